@@ -1,0 +1,172 @@
+"""The library's calls: names, paths and options in, results out.
+
+Everything above the planner (verbs, checks, measurements) builds its deployments here, so that a name, an option or a default means the same
+everywhere.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+from . import engines, hardware, models
+from .errors import DomainError, LayoutError, RoofplanError
+from .planner.caching import KvResult, cache_of
+from .planner.deployment import Deployment, MemoryOverrides, Workload
+from .planner.formats import Formats, parse_weights
+from .planner.parallel import Layout, check_layout
+from .planner.sizing import SizeResult, size_deployment
+from .quantities import parse_bytes, parse_count, parse_fraction
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from .hardware.spec import HardwareSpec
+    from .models.spec import ModelSpec
+
+Quantity = int | str  # bytes as a number, or text such as "80 GiB"
+
+
+class Options(TypedDict, total=False):
+    """The options of a deployment, by the names that the command line and deployment files use too."""
+
+    prompt: int
+    output: int
+    concurrency: int
+    devices: int | None
+    tp: int | None
+    pp: int | None
+    dp: int | None
+    ep: int | None
+    weights: str | None
+    kv: str | None
+    activations: str | None
+    engine: str
+    memory_utilization: float | str | None
+    device_memory: Quantity | None
+    activation_memory: Quantity | None
+    runtime_memory: Quantity | None
+    max_model_len: int | None
+    strict: bool
+
+
+DEFAULT_PROMPT = 1024
+DEFAULT_OUTPUT = 256
+
+
+def deployment(model: str | ModelSpec, device: str | HardwareSpec, **options: Unpack[Options]) -> Deployment:
+    """Build a deployment from names and options.
+
+    Parameters
+    ----------
+    model, device : name, Hugging Face id, alias, path, ``-`` for standard input, or a spec
+    options : see :class:`Options`; what is left out comes from the model, the engine profile, or is one
+
+    Raises
+    ------
+    RoofplanError : for anything that does not exist, does not divide or lies outside its domain
+    """
+    if model == "-" and device == "-":
+        raise DomainError("HARDWARE", got="-", wanted="a name or path: standard input is already the model")
+    model_spec = models.load(model) if isinstance(model, str) else model
+    device_spec = hardware.load(device) if isinstance(device, str) else device
+    built = Deployment(
+        model_spec,
+        device_spec,
+        _formats(model_spec, device_spec, options),
+        engines.load(options.get("engine", "plain")),
+        _workload(options),
+        _layout(model_spec, options),
+        _overrides(options),
+        _optional_count(options.get("max_model_len"), "--max-model-len"),
+    )
+    limit = model_spec.max_context
+    if options.get("strict") and limit is not None and built.workload.length > limit:
+        hint = "shorten --prompt or --output, or leave --strict out"
+        raise DomainError("context", got=f"{built.workload.length} tokens", wanted=f"at most {limit}", hint=hint)
+    return built
+
+
+def size(model: str | ModelSpec, device: str | HardwareSpec, **options: Unpack[Options]) -> SizeResult:
+    """Size a model on devices: memory, capacity, latency, throughput, and what binds.
+
+    >>> size("llama-3.1-8b", "h100-sxm", prompt=4096, output=512, concurrency=64).fits
+    True
+    """
+    return size_deployment(deployment(model, device, **options))
+
+
+def kv(model: str | ModelSpec, *, context: int | None = None, kv: str | None = None, tp: int | None = None) -> KvResult:
+    """Count the cache of one sequence; ``context`` defaults to 8192 or the model's limit.
+
+    >>> kv("llama-3.1-8b").whole.bytes_per_token
+    131072
+    """
+    spec = models.load(model) if isinstance(model, str) else model
+    tokens = _optional_count(context, "--context") or min(8192, spec.max_context or 8192)
+    layout = Layout(tp=_optional_count(tp, "--tp") or 1)
+    return cache_of(spec, engines.load_format(kv or "bf16"), layout, tokens)
+
+
+def _optional_count(value: object, what: str) -> int | None:
+    return None if value is None else parse_count(value, what)
+
+
+def _workload(options: Options) -> Workload:
+    return Workload(
+        parse_count(options.get("prompt", DEFAULT_PROMPT), "--prompt"),
+        parse_count(options.get("output", DEFAULT_OUTPUT), "--output"),
+        parse_count(options.get("concurrency", 1), "--concurrency"),
+    )
+
+
+def _layout(model: ModelSpec, options: Options) -> Layout:
+    """Complete a layout: what is not said is one, and devices that are left over go to tensor parallelism, else to replicas."""
+    devices = _optional_count(options.get("devices"), "--devices")
+    tp = _optional_count(options.get("tp"), "--tp")
+    pp = _optional_count(options.get("pp"), "--pp")
+    dp = _optional_count(options.get("dp"), "--dp")
+    ep = _optional_count(options.get("ep"), "--ep") or 1
+    known = (tp or 1) * (pp or 1) * (dp or 1)
+    if devices is not None and devices % known:
+        raise LayoutError("layout", got=f"tp x pp x dp = {known}", wanted=f"a divisor of {devices}, the number of devices")
+    if devices is not None and tp is None:
+        tp = devices // known
+    elif devices is not None and dp is None:
+        dp = devices // known
+    layout = Layout(tp or 1, pp or 1, dp or 1, ep)
+    check_layout(model, layout, devices)
+    return layout
+
+
+def _formats(model: ModelSpec, device: HardwareSpec, options: Options) -> Formats:
+    name = options.get("weights") or model.weights
+    weights = parse_weights(name, engines.load_format)
+    # Most of the work is in the experts, or in the MLP: their format decides what the activations are by default.
+    main = weights["experts"] if weights["experts"].bits < weights["mlp"].bits else weights["mlp"]
+    activations = options.get("activations") or _served_with(main.activations, device)
+    return Formats(name, weights, engines.load_format(options.get("kv") or "bf16"), engines.load_format(activations))
+
+
+def _served_with(activations: str, device: HardwareSpec) -> str:
+    """The activations that a weight format is served with on a device: 16 bits where it lacks the units for narrower ones."""
+    chosen = engines.load_format(activations)
+    native = device.peak.rate(chosen.arithmetic[0]) is not None
+    return activations if native or chosen.bits >= 16 else "bf16"
+
+
+def _overrides(options: Options) -> MemoryOverrides:
+    def size_of(name: str, value: Quantity | None) -> int | None:
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return parse_bytes(f"{value} B", name)
+        return None if value is None else parse_bytes(value, name)
+
+    utilization = options.get("memory_utilization")
+    return MemoryOverrides(
+        size_of("--device-memory", options.get("device_memory")),
+        None if utilization is None else parse_fraction(utilization, "--memory-utilization"),
+        size_of("--activation-memory", options.get("activation_memory")),
+        size_of("--runtime-memory", options.get("runtime_memory")),
+    )
+
+
+__all__ = ["KvResult", "Options", "RoofplanError", "SizeResult", "deployment", "kv", "size"]

@@ -1,0 +1,109 @@
+"""How serving engines spend memory, and how numbers are stored: plain data that the planner works on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from ..quantities import Bytes, Count, Fraction, PositiveCount, Seconds
+
+_CONFIG: dict[str, Any] = {"extra": "forbid"}
+
+
+Kind = Literal["datasheet", "derived", "measured", "fitted"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """A share of a nominal rate with the spread of what was seen: low, expected, high."""
+
+    low: Fraction
+    expected: Fraction
+    high: Fraction
+    kind: Kind
+    source: str
+    __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
+
+    def __post_init__(self) -> None:
+        if not self.low <= self.expected <= self.high:
+            raise ValueError(f"got {self.low} / {self.expected} / {self.high}, want low <= expected <= high")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Achieved:
+    """The shares of the nominal rates that kernels reach: reading memory, and large matrix products; None where nobody measured."""
+
+    bandwidth: Band | None = None
+    compute: Band | None = None
+    __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumberFormat:
+    """A way to store numbers.
+
+    Bits per element are ``bits + (scale_bits + zero_bits) / group``; without a group the scales are so few that they are not counted.
+
+    Parameters
+    ----------
+    bits : bits of one element
+    group : elements that share a scale (128 x 128 blocks: 16384), or null
+    scale_bits, zero_bits : bits of a group's scale and zero point
+    covers : what ``--weights NAME`` means: all tensors, or the matrices of the layers only (embeddings, head, router and norms stay 16-bit)
+    arithmetic : the arithmetic types that can multiply it natively, best first; the first that the device has is used
+    activations : the format of the activations it is served with by default (weight-only formats compute in 16 bits)
+    """
+
+    schema: Literal["roofplan/format/v1"]
+    name: str
+    bits: PositiveCount
+    group: PositiveCount | None = None
+    scale_bits: Count = 0
+    zero_bits: Count = 0
+    covers: Literal["all", "linear"] = "linear"
+    arithmetic: tuple[str, ...]
+    activations: str
+    source: str
+    notes: str = ""
+    __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
+
+    @property
+    def bits_per_element(self) -> float:
+        """Mean bits of one element, scales and zero points included."""
+        return self.bits + (self.scale_bits + self.zero_bits) / self.group if self.group else float(self.bits)
+
+    @property
+    def bytes_per_element(self) -> float:
+        """Mean bytes of one element."""
+        return self.bits_per_element / 8
+
+    def bytes_of(self, elements: int) -> int:
+        """Bytes of so many elements, whole groups: the last group may be part filled but stores its scale."""
+        scales = -(-elements // self.group) * (self.scale_bits + self.zero_bits) if self.group else 0
+        return -(-(elements * self.bits + scales) // 8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineProfile:
+    """How an engine divides device memory, and what a step costs beside the kernels.
+
+    Parameters
+    ----------
+    memory_utilization : the share of the device's total that the engine plans with
+    runtime : bytes of memory of the runtime that is not the framework's (context, communication buffers, workspaces), per device
+    max_batched_tokens : tokens of one prefill step; a longer prompt is cut into chunks
+    collective_latency : seconds that one collective takes beside its bytes
+    bandwidth_share, compute_share : shares of the nominal rates that kernels reach, for devices whose spec has no measured ones
+    """
+
+    schema: Literal["roofplan/engine/v1"]
+    name: str
+    memory_utilization: Fraction
+    runtime: Bytes
+    max_batched_tokens: PositiveCount
+    collective_latency: Seconds
+    bandwidth_share: Band
+    compute_share: Band
+    sources: dict[str, str]
+    notes: str = ""
+    __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG

@@ -1,0 +1,176 @@
+"""What roofplan knows of one device: capacity, bandwidth, dense peaks, links, power, price, and what was really reached.
+
+The classes are plain frozen dataclasses (the planner works on them); the annotations let the file edge validate YAML against them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from ..engines.spec import Achieved, Kind
+from ..errors import SpecError
+from ..quantities import Bandwidth, Bytes, Compute, Hertz, Number, PositiveCount, Watts
+
+SCHEMA = "roofplan/hardware/v1"
+_CONFIG: dict[str, Any] = {"extra": "forbid"}
+
+Topology = Literal["switch", "mesh", "ring", "torus", "pair-bridge", "host", "network"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Device memory.
+
+    ``nameplate`` is the advertised size and ``reported`` what the driver shows; engines budget with the latter. ``bandwidth`` is the
+    nominal rate in bytes per second.
+    """
+
+    nameplate: Bytes
+    bandwidth: Bandwidth
+    reported: Bytes | None = None
+    technology: str = ""
+    shared_with_host: bool = False
+    __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
+
+    @property
+    def total_bytes(self) -> int:
+        """The size that an engine sees: as reported by the driver, else the nameplate."""
+        return self.reported if self.reported is not None else self.nameplate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peak:
+    """Dense peak rates in FLOP/s by arithmetic type, with 32-bit accumulation; absent where the device has no such unit."""
+
+    fp32: Compute | None = None
+    tf32: Compute | None = None
+    fp16: Compute | None = None
+    bf16: Compute | None = None
+    fp8: Compute | None = None
+    int8: Compute | None = None
+    fp4: Compute | None = None
+    int4: Compute | None = None
+    __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
+
+    def rate(self, arithmetic: str) -> float | None:
+        """Give the peak of one arithmetic type, or None."""
+        rate: float | None = getattr(self, arithmetic, None)
+        return rate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Units:
+    """The parts of a chip from which a peak follows: units x rate x clock."""
+
+    count: PositiveCount | None = None
+    clock: Hertz | None = None
+    cache: Bytes | None = None
+    capped: bool = False  # the peak is limited by licence or power, so that it does not follow from the units
+    __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A way between devices: bytes per second in one direction, per device, and how the devices are joined."""
+
+    name: str
+    per_direction: Bandwidth
+    topology: Topology
+    domain: PositiveCount = 1  # how many devices it joins
+    between_pair: Bandwidth | None = None  # of a mesh: what one pair of devices can use
+    __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
+
+    def among(self, devices: int) -> float:
+        """Bytes per second of one device in one direction when so many exchange: in a mesh only the links between them count."""
+        if self.between_pair is None:
+            return self.per_direction
+        return min(self.per_direction, self.between_pair * (devices - 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """A price as somebody asked it on a day; it rots, so it carries both."""
+
+    usd_per_hour: Number
+    provider: str
+    as_of: str
+    __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Where figures come from: the keys it covers (``memory.bandwidth``, ``peak`` for all peaks), their kind and source."""
+
+    figures: tuple[str, ...]
+    kind: Kind
+    source: str
+    __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HardwareSpec:
+    """One device, as the planner sees it."""
+
+    schema: Literal["roofplan/hardware/v1"]
+    name: str
+    memory: Memory
+    peak: Peak
+    evidence: tuple[Evidence, ...]
+    title: str = ""
+    vendor: str = ""
+    architecture: str = ""
+    form: str = ""
+    aliases: tuple[str, ...] = ()
+    units: Units = Units()
+    links: tuple[Link, ...] = ()
+    power: Watts | None = None
+    price: Price | None = None
+    devices_per_package: PositiveCount = 1
+    node_size: PositiveCount = 1
+    achieved: Achieved = Achieved()
+    confidence: Literal["verified-2", "derived", "single-source", "low"] = "single-source"
+    notes: str = ""
+    __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
+
+    def __post_init__(self) -> None:
+        if all(self.peak.rate(arithmetic) is None for arithmetic in ARITHMETIC_TYPES) and self.confidence == "verified-2":
+            raise ValueError("got no peak at all, want at least one dense peak for a verified device")
+
+    def arithmetic(self, wanted: tuple[str, ...]) -> str:
+        """Choose the first arithmetic type of a list that the device has.
+
+        Raises
+        ------
+        SpecError : when it has none of them
+        """
+        for name in wanted:
+            if self.peak.rate(name) is not None:
+                return name
+        raise SpecError(f"{self.name}.peak", got="no dense rate", wanted=f"one of {', '.join(wanted)}")
+
+    def ridge(self, arithmetic: str) -> float:
+        """Ridge point F/W in FLOP per byte (Williams, Waterman, Patterson 2009).
+
+        Raises
+        ------
+        SpecError : when the device has no such unit
+        """
+        rate = self.peak.rate(self.arithmetic((arithmetic,)))
+        assert rate is not None  # noqa: S101  # arithmetic() has just made sure
+        return rate / self.memory.bandwidth
+
+    def link(self, devices: int) -> Link | None:
+        """The fastest link that joins so many devices, or None where none is known."""
+        fitting = [link for link in self.links if link.domain >= devices]
+        return max(fitting, key=lambda link: link.among(devices), default=None)
+
+    def evidence_of(self, figure: str) -> Evidence | None:
+        """Find the evidence of a figure, by its own key or by that of the group it stands in."""
+        for evidence in self.evidence:
+            if any(figure == key or figure.startswith(f"{key}.") for key in evidence.figures):
+                return evidence
+        return None
+
+
+ARITHMETIC_TYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4", "int4")

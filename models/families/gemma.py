@@ -1,0 +1,57 @@
+"""Gemma: four norms a layer, windows on most layers, tied head."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..config import Config, Shape, family
+from ..spec import LayerGroup
+from ._parts import attention, by_layer_types, gated, num_layers
+
+
+@family("gemma3", "gemma3_text")
+def gemma3(c: Config) -> Shape:
+    """Gemma 3: five sliding layers to one full, norms on queries and keys."""
+    full = attention(c, qk_norm=True)
+    local = replace(full, kind="sliding", window=c.count("sliding_window"))
+    mixers = by_layer_types(c, full, local, every=c.count("sliding_window_pattern", default=6))
+    layers = [LayerGroup(count=1, attention=(mixer,), mlp=(gated(c),), norms=4) for mixer in mixers]
+    return Shape(layers, tied_by_default=True)
+
+
+@family("gemma4", "gemma4_text")
+def gemma4(c: Config) -> Shape:
+    """Gemma 4: full layers with heads of their own width, keys and values shared by the last layers, inputs for each layer.
+
+    The last ``num_kv_shared_layers`` read the cache of an earlier layer and have no key and value projections; with
+    ``use_double_wide_mlp`` their MLP is twice as wide. The tables of per-layer inputs are looked up, not multiplied.
+    """
+    local = attention(c, kind="sliding", window=c.count("sliding_window"), qk_norm=True)
+    full = attention(
+        c,
+        head_dim=c.count("global_head_dim"),
+        num_kv_heads=c.count("num_global_key_value_heads", default=local.num_kv_heads),
+        qk_norm=True,
+        projections="k" if c.flag("attention_k_eq_v") else "kv",
+    )
+    count, shared = num_layers(c), c.optional("num_kv_shared_layers", zero=True) or 0
+    width = c.count("intermediate_size")
+    layers = []
+    per_layer = c.optional("hidden_size_per_layer_input", zero=True) or 0
+    for i, mixer in enumerate(by_layer_types(c, full, local, every=6)):
+        reads = i >= count - shared
+        own = replace(mixer, cache="shared", projections="none") if reads else mixer
+        wide = 2 * width if reads and c.flag("use_double_wide_mlp") else width
+        layers.append(LayerGroup(count=1, attention=(own,), mlp=(gated(c, width=wide),), norms=5 if per_layer else 4))
+    return Shape(layers, tied_by_default=True, other=_per_layer_inputs(c, count, per_layer))
+
+
+def _per_layer_inputs(c: Config, count: int, size: int) -> list[tuple[str, int, bool, str]]:
+    hidden, source = c.count("hidden_size"), "transformers, modeling_gemma4.py; the published total is reproduced to the unit"
+    rows = c.optional("vocab_size_per_layer_input") or c.count("vocab_size")
+    return [
+        ("per-layer input tables", rows * count * size, False, source),
+        ("per-layer input projections", hidden * count * size + count * 2 * hidden * size, True, source),
+        ("per-layer input norm", size, True, source),
+        ("layer scalars", count, True, source),
+    ]

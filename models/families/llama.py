@@ -1,0 +1,93 @@
+"""Llama and the many that follow its shape."""
+
+from __future__ import annotations
+
+from ..config import Config, Shape, family
+from ..spec import CrossAttention, LayerGroup, Mlp
+from ._parts import attention, by_layer_types, experts, gated, head_dim, num_layers, shared_expert
+
+
+@family("llama")
+def llama(c: Config) -> Shape:
+    """Llama 1 to 3: GQA, gated MLP, two norms; biases only where the file says so."""
+    mixer = attention(c, qkv_bias=c.flag("attention_bias"), out_bias=c.flag("attention_bias"))
+    layer = LayerGroup(count=1, attention=(mixer,), mlp=(gated(c, bias=c.flag("mlp_bias")),))
+    return Shape([layer] * num_layers(c))
+
+
+@family("mistral", "mixtral")
+def mistral(c: Config) -> Shape:
+    """Mistral and Mixtral: a window on all layers where one below the context is set (Mistral 7B v0.1), experts where they are listed."""
+    window, context = c.optional("sliding_window"), c.optional("max_position_embeddings")
+    bites = window is not None and (context is None or window < context)
+    mixer = attention(c, kind="sliding", window=window) if bites else attention(c)
+    mlp = experts(c, intermediate_size=c.count("intermediate_size")) if c.optional("num_local_experts") else gated(c)
+    return Shape([LayerGroup(count=1, attention=(mixer,), mlp=(mlp,))] * num_layers(c))
+
+
+@family("llama4", "llama4_text")
+def llama4(c: Config) -> Shape:
+    """Llama 4: chunked attention on three of four layers, the fourth full; experts with a shared one of their size every n-th layer."""
+    full, local = attention(c), attention(c, kind="chunked", window=c.count("attention_chunk_size"))
+    width, step = c.count("intermediate_size"), c.count("interleave_moe_layer_step")
+    moe = experts(c, intermediate_size=width, shared=shared_expert(width))
+    dense = gated(c, width=c.count("intermediate_size_mlp"))
+    mixers = by_layer_types(c, full, local, every=4)
+    return Shape(
+        [
+            LayerGroup(count=1, attention=(mixer,), mlp=(moe if (i + 1) % step == 0 else dense,))
+            for i, mixer in enumerate(mixers)
+        ]
+    )
+
+
+@family("mllama", "mllama_text_model")
+def mllama(c: Config) -> Shape:
+    """Llama 3.2 Vision: some layers attend to the image tokens only (with norms on their queries and keys, and two scalar gates)."""
+    own, crossing = attention(c), c.items("cross_attention_layers")
+    cross = CrossAttention(
+        kind="cross",
+        num_heads=own.num_heads,
+        num_kv_heads=own.num_kv_heads,
+        head_dim=head_dim(c),
+        memory_tokens=_IMAGE_TOKENS,
+        qk_norm=True,
+    )
+    mlp = gated(c)
+    layers = [
+        LayerGroup(count=1, attention=(cross if i in crossing else own,), mlp=(mlp,)) for i in range(num_layers(c))
+    ]
+    source = "transformers, modeling_mllama.py: two scalars a layer"
+    return Shape(layers, other=[("cross-attention gates", 2 * len(crossing), False, source)])
+
+
+_IMAGE_TOKENS = 4 * 1601  # four tiles of (560 / 14)^2 patches and a class token each (max_num_tiles, image_size, patch_size)
+
+
+@family("nemotron-nas")
+def nemotron_nas(c: Config) -> Shape:
+    """Llama-Nemotron found by architecture search: each layer has its own group size and width, or lacks a part."""
+    layers = []
+    for i in range(num_layers(c)):
+        block = c.inside("block_configs", i)
+        mixer, mlp = block.mapping("attention"), block.mapping("ffn")
+        if mixer.get("replace_with_linear") or mlp.get("replace_with_linear"):
+            raise c.error("block_configs", got="replace_with_linear", wanted="attention, an MLP, or no_op")
+        own = () if mixer.get("no_op") else (_grouped_heads(c, mixer.get("n_heads_in_group")),)
+        ffn = () if mlp.get("no_op") else (_scaled_mlp(c, mlp.get("ffn_mult")),)
+        layers.append(LayerGroup(count=1, attention=own, mlp=ffn, norms=len(own) + len(ffn)))
+    return Shape(layers)
+
+
+def _grouped_heads(c: Config, group: object) -> object:
+    if not isinstance(group, int) or group < 1:
+        raise c.error("block_configs", got=f"n_heads_in_group {group!r}", wanted="a whole number")
+    return attention(c, num_kv_heads=c.count("num_attention_heads") // group)
+
+
+def _scaled_mlp(c: Config, factor: object) -> Mlp:
+    """Width: two thirds of factor x hidden_size x 2, rounded up to a multiple of 256 (the repository's own rule)."""
+    if not isinstance(factor, (int, float)) or factor <= 0:
+        raise c.error("block_configs", got=f"ffn_mult {factor!r}", wanted="a number")
+    width = int(2 * factor * c.count("hidden_size") / 3)
+    return gated(c, width=-(-width // 256) * 256)

@@ -1,0 +1,49 @@
+"""Nemotron-H: Mamba-2, attention, MLP and experts, each a layer of its own."""
+
+from __future__ import annotations
+
+from ..config import Config, Shape, family
+from ..spec import LayerGroup
+from ._parts import attention, experts, mamba2, num_layers, plain, shared_expert
+
+
+@family("nemotron_h")
+def nemotron_h(c: Config) -> Shape:
+    """Nemotron-H and Nemotron 3: ``hybrid_override_pattern`` has a letter a layer (M Mamba-2, * attention, - MLP, E experts).
+
+    MLPs and experts have two matrices (squared ReLU); in the larger models experts work in a latent width.
+    """
+    pattern = c.text("hybrid_override_pattern", default="")
+    count = num_layers(c)
+    if len(pattern) != count or set(pattern) - set("M*-E"):
+        raise c.error("hybrid_override_pattern", got=pattern, wanted=f"{count} letters of M, *, - and E")
+    kinds = {
+        "M": lambda: LayerGroup(count=1, attention=(_mamba(c),), norms=1),
+        "*": lambda: LayerGroup(count=1, attention=(attention(c),), norms=1),
+        "-": lambda: LayerGroup(count=1, mlp=(plain(c.count("intermediate_size"), bias=c.flag("mlp_bias")),), norms=1),
+        "E": lambda: LayerGroup(count=1, mlp=(_experts(c),), norms=1),
+    }
+    made = {letter: kinds[letter]() for letter in set(pattern)}
+    return Shape([made[letter] for letter in pattern])
+
+
+def _mamba(c: Config) -> object:
+    return mamba2(
+        c.count("hidden_size"),
+        c.count("mamba_num_heads"),
+        c.count("mamba_head_dim"),
+        c.count("n_groups"),
+        c.count("ssm_state_size"),
+        c.count("conv_kernel"),
+        bias=c.flag("use_conv_bias", default=True),
+    )
+
+
+def _experts(c: Config) -> object:
+    return experts(
+        c,
+        gated=False,
+        latent_size=c.optional("moe_latent_size"),
+        shared=shared_expert(c.optional("moe_shared_expert_intermediate_size")),
+        correction_bias=True,
+    )

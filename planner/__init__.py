@@ -1,0 +1,1 @@
+"""The analytic engine: pure functions and frozen results. It knows nothing of files, terminals, torch or plots."""

@@ -1,0 +1,91 @@
+"""Which number format each tensor class, the KV cache and the activations have, and which arithmetic follows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+from ..errors import DomainError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ..engines.spec import NumberFormat
+    from ..hardware.spec import HardwareSpec
+
+TensorClass = Literal["attention", "mlp", "experts", "router", "norm", "embedding", "head", "other"]
+TENSOR_CLASSES: tuple[TensorClass, ...] = get_args(TensorClass)
+LINEAR_CLASSES: tuple[TensorClass, ...] = ("attention", "mlp", "experts")  # the matrices of the layers
+
+
+@dataclass(frozen=True, slots=True)
+class Formats:
+    """The formats of one deployment.
+
+    ``name`` is what was asked for (``int8``, ``all=int8``, ``experts=mxfp4``).
+    """
+
+    name: str
+    weights: Mapping[TensorClass, NumberFormat]
+    kv: NumberFormat
+    activations: NumberFormat
+
+    def arithmetic(self, tensor_class: TensorClass, hardware: HardwareSpec) -> str:
+        """Arithmetic type in which matrices of this class are multiplied: that of the wider operand.
+
+        Weight-only formats compute in the activations' type; 8-bit rates need 8-bit weights and 8-bit activations.
+        """
+        return arithmetic_type(self.weights[tensor_class], self.activations, hardware)
+
+    def attention_arithmetic(self, hardware: HardwareSpec) -> str:
+        """Arithmetic type of attention: 16 bits (kernels that attend in 8 bits are rare and opt-in), or wider where activations are."""
+        wide = self.activations if self.activations.bits >= _ATTENTION_BITS else self.weights["norm"]
+        return hardware.arithmetic(wide.arithmetic)
+
+    @property
+    def activation_bytes(self) -> float:
+        """Bytes of one activation between kernels: activations are quantised at a product's entry, so at least 16 bits."""
+        return max(self.activations.bytes_per_element, _ATTENTION_BITS / 8)
+
+
+_ATTENTION_BITS = 16
+
+
+def arithmetic_type(weights: NumberFormat, activations: NumberFormat, hardware: HardwareSpec) -> str:
+    """Choose the arithmetic of a product of two formats: the first of the wider one's list that the device has.
+
+    Raises
+    ------
+    SpecError : when the device has none of them
+    """
+    wider = weights if weights.bits > activations.bits else activations
+    return hardware.arithmetic(wider.arithmetic)
+
+
+def parse_weights(text: str, load: Callable[[str], NumberFormat]) -> dict[TensorClass, NumberFormat]:
+    """Read a weight format: a name, or ``class=name`` pairs over it.
+
+    ``int8`` quantises what the format covers (for quantised formats the matrices of the layers) and leaves the rest at 16 bits;
+    ``all=int8`` every tensor; ``int8,head=int8`` or ``experts=mxfp4`` name classes.
+
+    Raises
+    ------
+    DomainError : for an unknown class or a malformed pair
+    UnknownNameError : for an unknown format
+    """
+    rest = load("bf16")
+    formats: dict[TensorClass, NumberFormat] = dict.fromkeys(TENSOR_CLASSES, rest)
+    for item in text.split(","):
+        name, separator, chosen = (part.strip() for part in item.partition("="))
+        number_format = load(chosen if separator else name)
+        if not separator:
+            covered = TENSOR_CLASSES if number_format.covers == "all" else LINEAR_CLASSES
+        elif name == "all":
+            covered = TENSOR_CLASSES
+        else:
+            covered = tuple(known for known in TENSOR_CLASSES if known == name)
+        if not covered:
+            wanted = f"all or one of {', '.join(TENSOR_CLASSES)}"
+            raise DomainError("--weights", got=name, wanted=wanted)
+        formats.update(dict.fromkeys(covered, number_format))
+    return formats

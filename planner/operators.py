@@ -1,0 +1,518 @@
+"""The operators of one step on one rank, each with its FLOP and bytes as a function of what the step holds.
+
+A step holds ``decoders`` sequences of ``context`` tokens that get ``verify`` tokens each (more than one when drafts are verified), and a
+prefill chunk of ``chunk`` tokens after ``past`` cached ones. Every quantity may be a number or a numpy array.
+
+Sources: formulas F1.4, F1.9, F2.5 to F2.11, F6.3, F12.1, F12.4. Known to be left out: rotary embedding, activation functions, the gather
+of logits over ranks; a window's edge inside a chunk is exact, the border of chunked attention is taken at its upper bound.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from ..models.spec import Attention, CompressedAttention, CrossAttention, LatentAttention, Moe, Recurrent
+from .kv_cache import mixer_terms, state_bytes
+from .parallel import all_reduce_bytes, all_to_all_bytes
+from .parameters import feed_forward_tensors, head_matrix, mixer_tensors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ..models.spec import FeedForward, LayerGroup, Mixer
+    from .deployment import Deployment
+    from .kv_cache import CacheTerm
+    from .parameters import Matrix
+
+Amount = Any  # a float or a numpy array of floats: mypy cannot express "the same as the arguments" without numpy
+Cost = tuple[Amount, Amount, Amount, Amount]  # FLOP, weight bytes, cache bytes, other bytes
+Bottleneck = Literal["compute", "weight_bandwidth", "kv_bandwidth", "interconnect", "overhead"]
+Part = Literal["linear", "decode attention", "prefill attention", "elementwise", "link"]
+
+
+class Load:
+    """What one step holds (see the module). Slotted and not frozen: one is made per evaluation."""
+
+    __slots__ = (
+        "choose",
+        "chunk",
+        "context",
+        "decoders",
+        "greater",
+        "has_chunk",
+        "lesser",
+        "logits",
+        "past",
+        "tokens",
+        "verify",
+    )
+
+    def __init__(
+        self, decoders: Amount, context: Amount, verify: Amount = 1, chunk: Amount = 0, past: Amount = 0
+    ) -> None:
+        self.decoders = decoders
+        self.context = context
+        self.verify = verify
+        self.chunk = chunk
+        self.past = past
+        decoded = decoders * verify
+        self.tokens = decoded + chunk
+        if type(self.tokens) in _SCALARS and type(context) in _SCALARS and type(past) in _SCALARS:
+            self.lesser: Callable[[Amount, Amount], Amount] = min
+            self.greater: Callable[[Amount, Amount], Amount] = max
+            self.choose: Callable[[Any, Amount, Amount], Amount] = _choose
+            self.has_chunk = chunk != 0
+            self.logits = decoded + 1 if chunk else decoded
+        else:
+            import numpy as np
+
+            self.lesser, self.greater, self.choose = np.minimum, np.maximum, np.where
+            self.has_chunk = bool(np.any(chunk))
+            self.logits = decoded + (np.asarray(chunk) > 0)
+
+
+_SCALARS = (int, float)
+
+
+def _choose(condition: bool, if_true: Amount, if_false: Amount) -> Amount:
+    return if_true if condition else if_false
+
+
+@dataclass(frozen=True, slots=True)
+class Gemm:
+    """``count`` products of all rows with a weight matrix (formula F1.4)."""
+
+    name: str
+    arithmetic: str
+    flop_per_row: float
+    weight_bytes: float
+    activation_bytes_per_row: float
+    rows: Literal["tokens", "logits"] = "tokens"
+
+    part: Part = "linear"
+    bottleneck: Bottleneck = "weight_bandwidth"
+
+    def cost(self, load: Load) -> Cost:
+        """FLOP and bytes of all layers."""
+        rows = load.tokens if self.rows == "tokens" else load.logits
+        return self.flop_per_row * rows, self.weight_bytes, 0, self.activation_bytes_per_row * rows
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """Routed experts: bytes of the distinct ones that the step's tokens touch, E_rank (1 - (1 - k/E)^T) (formula F2.10).
+
+    ``replicas`` data-parallel replicas share the experts, so that their tokens meet here. Routing is taken as uniform and independent;
+    real routing is skewed and correlated, which touches fewer.
+    """
+
+    name: str
+    arithmetic: str
+    experts: int  # on this rank, all layers
+    flop_per_row: float
+    weight_bytes_per_expert: float
+    activation_bytes_per_row: float
+    missed: float  # probability 1 - k/E that one token leaves an expert alone
+    replicas: int
+
+    part: Part = "linear"
+    bottleneck: Bottleneck = "weight_bandwidth"
+
+    def cost(self, load: Load) -> Cost:
+        """FLOP and bytes of all layers; rows are the mean over ranks."""
+        tokens = load.tokens * self.replicas
+        touched = self.experts * (1 - self.missed**tokens)
+        rows = self.experts * (1 - self.missed) * tokens
+        return self.flop_per_row * rows, self.weight_bytes_per_expert * touched, 0, self.activation_bytes_per_row * rows
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Attention over kept entries: ``width`` multiply-adds per query head and entry for scores and values together.
+
+    ``cap`` is the most tokens that are attended (a window, or what sparse attention picks), ``kept`` the most that are read when a chunk
+    attends to its past, ``every`` the tokens per entry, ``fixed`` a number of entries that does not depend on the length.
+    """
+
+    name: str
+    arithmetic: str
+    phase: Literal["decode", "prefill"]
+    flop_per_pair: float  # 2 heads width, all layers
+    entry_bytes: float  # of all layers
+    query_bytes: float  # query in and output out, per token, all layers
+    cap: float = math.inf
+    kept: float = math.inf
+    every: int = 1
+    fixed: int | None = None
+
+    bottleneck: Bottleneck = "kv_bandwidth"
+
+    @property
+    def part(self) -> Part:
+        """Where it belongs in the three-part grouping."""
+        return "decode attention" if self.phase == "decode" else "prefill attention"
+
+    def cost(self, load: Load) -> Cost:
+        """FLOP and bytes of all layers (formulas F2.6, F2.7, F6.3)."""
+        if self.phase == "prefill":
+            return self._prefill(load)
+        entries = load.lesser(load.context, self.cap) / self.every if self.fixed is None else self.fixed
+        queries = load.decoders * load.verify
+        flop = self.flop_per_pair * queries * entries
+        return flop, 0, self.entry_bytes * load.decoders * entries, self.query_bytes * queries
+
+    def _prefill(self, load: Load) -> Cost:
+        chunk, past = load.chunk, load.past
+        if self.fixed is None:
+            pairs = (_pairs(load, past + chunk, self.cap) - _pairs(load, past, self.cap)) / self.every
+            entries = (load.lesser(past, self.kept) + chunk) / self.every * (chunk > 0)
+        else:
+            pairs, entries = self.fixed * chunk, self.fixed * (chunk > 0)
+        return self.flop_per_pair * pairs, 0, self.entry_bytes * entries, self.query_bytes * chunk
+
+
+def _pairs(load: Load, tokens: Amount, cap: float) -> Amount:
+    """Query-key pairs of a causal prefill with at most ``cap`` keys a query: m(m+1)/2 + (S-m) cap, m = min(S, cap) (formula F2.7)."""
+    inside = load.lesser(tokens, cap)
+    beyond = tokens - inside
+    return inside * (inside + 1) / 2 + (beyond * cap if cap != math.inf else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class LatentScores:
+    """Attention over MLA latents, in the cheaper of two forms (formula F2.8).
+
+    Absorbed: scores and values are taken in the latent space, 2 heads (2 kv_r + d_r) a pair. Expanded: the cached latents are multiplied
+    out to keys and values first (2 kv_r heads (d_n + d_v) each, written and read once), then 2 heads (d_n + d_r + d_v) a pair.
+    """
+
+    name: str
+    arithmetic: str
+    phase: Literal["decode", "prefill"]
+    absorbed_flop_per_pair: float
+    expanded_flop_per_pair: float
+    expansion_flop: float  # per cached token
+    expansion_bytes: float  # per cached token, written and read
+    entry_bytes: float
+    query_bytes: float
+    cap: float
+    s_per_flop: float  # nominal rates: they decide which form is faster
+    s_per_byte: float
+
+    bottleneck: Bottleneck = "kv_bandwidth"
+
+    @property
+    def part(self) -> Part:
+        """Where it belongs in the three-part grouping."""
+        return "decode attention" if self.phase == "decode" else "prefill attention"
+
+    def cost(self, load: Load) -> Cost:
+        """FLOP and bytes of all layers, in the form that is faster at nominal rates."""
+        if self.phase == "decode":
+            attended = load.lesser(load.context, self.cap)
+            queries = load.decoders * load.verify
+            pairs, expanded_again = queries * attended, load.decoders * attended
+            cached = load.decoders * attended * self.entry_bytes
+        else:
+            queries = load.chunk
+            pairs = _pairs(load, load.past + queries, self.cap) - _pairs(load, load.past, self.cap)
+            expanded_again = load.past * (queries > 0)  # the chunk's own latents are expanded by the kv_b product
+            cached = (load.past + queries) * (queries > 0) * self.entry_bytes
+        absorbed = self.absorbed_flop_per_pair * pairs
+        expanded = self.expanded_flop_per_pair * pairs + self.expansion_flop * expanded_again
+        extra = self.expansion_bytes * expanded_again
+        is_absorbed = self._time(load, absorbed, cached) <= self._time(load, expanded, cached + extra)
+        flop, more = load.choose(is_absorbed, absorbed, expanded), load.choose(is_absorbed, 0, extra)
+        return flop, 0, cached, self.query_bytes * queries + more
+
+    def _time(self, load: Load, flop: Amount, moved: Amount) -> Amount:
+        return load.greater(flop * self.s_per_flop, moved * self.s_per_byte)
+
+
+@dataclass(frozen=True, slots=True)
+class StateUpdate:
+    """A recurrent state: read and written once per sequence, about 5 FLOP per element and token (formula F2.11)."""
+
+    name: str
+    arithmetic: str
+    flop_per_token: float
+    state_bytes: float
+
+    part: Part = "decode attention"
+    bottleneck: Bottleneck = "kv_bandwidth"
+
+    def cost(self, load: Load) -> Cost:
+        """FLOP and bytes of all layers; a chunk is one sequence."""
+        sequences = load.decoders + (load.chunk > 0)
+        return self.flop_per_token * load.tokens, 0, 2 * self.state_bytes * sequences, 0
+
+
+@dataclass(frozen=True, slots=True)
+class Elementwise:
+    """Traffic of activations between products: norms, table look-ups, cache writes."""
+
+    name: str
+    arithmetic: str
+    flop_per_token: float
+    bytes_per_token: float
+    fixed_bytes: float = 0
+
+    part: Part = "elementwise"
+    bottleneck: Bottleneck = "overhead"
+
+    def cost(self, load: Load) -> Cost:
+        """FLOP and bytes of all layers."""
+        return self.flop_per_token * load.tokens, 0, 0, self.fixed_bytes + self.bytes_per_token * load.tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """``count`` exchanges between ``ranks``, each a latency and the bytes that one rank sends (formulas F12.1, F12.4)."""
+
+    name: str
+    ranks: int
+    count: int
+    bytes_per_token: float  # of all exchanges together
+    arithmetic: str = ""
+
+    part: Part = "link"
+    bottleneck: Bottleneck = "interconnect"
+
+    def cost(self, load: Load) -> Cost:
+        """Bytes on the link."""
+        return 0, 0, 0, self.bytes_per_token * load.tokens
+
+
+Operator = Gemm | Experts | Scores | LatentScores | StateUpdate | Elementwise | Collective
+
+_NORM_FLOP = 4  # per element: square, add, scale, gain (formula F1.9)
+
+
+def build_operators(d: Deployment) -> tuple[Operator, ...]:
+    """List the operators of a step of this deployment on one rank, in the order of a layer, equal ones of all layers joined.
+
+    Pipeline stages are not cut here: a token passes all of them, so the list is that of the whole depth.
+    """
+    merged: dict[object, list[Operator]] = {}
+    for operator in _all_operators(d):
+        merged.setdefault(_merge_key(operator), []).append(operator)
+    return tuple(_merge(same) for same in merged.values())
+
+
+def _all_operators(d: Deployment) -> Iterator[Operator]:
+    activation = d.formats.activation_bytes
+    yield Elementwise("embedding", "fp32", 0, 2 * d.model.hidden_size * activation)
+    for layer in d.model.layers:
+        for mixer in layer.attention:
+            yield from _mixer_operators(d, layer, mixer)
+        for part in layer.mlp:
+            yield from _feed_forward_operators(d, layer, part)
+        yield _norm(d, layer.count * layer.norms)
+        yield from _all_reduces(d, layer)
+    yield _norm(d, d.model.final_norms)
+    yield from _other_weights(d)
+    yield _gemm(d, head_matrix(d.model, d.layout), 1, "logits")
+    if d.layout.pp > 1:
+        hops = d.layout.pp - 1
+        yield Collective("stage hop", d.layout.tp * d.layout.pp, hops, hops * d.model.hidden_size * activation)
+
+
+def _gemm(d: Deployment, matrix: Matrix, layers: int, rows: Literal["tokens", "logits"] = "tokens") -> Gemm:
+    formats = d.formats
+    weight_format = formats.weights["embedding" if matrix.kind == "head" and d.model.tied_embeddings else matrix.kind]
+    return Gemm(
+        matrix.name,
+        formats.arithmetic(matrix.kind, d.hardware),
+        2.0 * layers * matrix.inputs * matrix.outputs,
+        layers * matrix.parameters * weight_format.bytes_per_element,
+        layers * (matrix.inputs + matrix.outputs) * formats.activation_bytes,
+        rows,
+    )
+
+
+def _norm(d: Deployment, norms: int) -> Elementwise:
+    """One read, one write and the gain vector (formula F1.9)."""
+    hidden = d.model.hidden_size
+    moved = 2 * hidden * d.formats.activation_bytes
+    gain = hidden * d.formats.weights["norm"].bytes_per_element
+    return Elementwise("norm", "fp32", _NORM_FLOP * norms * hidden, norms * moved, norms * gain)
+
+
+def _other_weights(d: Deployment) -> Iterator[Gemm]:
+    """What ``other_parameters`` say is read in every step: a product with each, as far as is known of it."""
+    read = sum(other.count for other in d.model.other_parameters if other.read_per_step)
+    if read:
+        weights = d.formats.weights["other"].bytes_per_element
+        yield Gemm("other", d.formats.arithmetic("other", d.hardware), 2.0 * read, read * weights, 0)
+
+
+def _mixer_operators(d: Deployment, layer: LayerGroup, mixer: Mixer) -> Iterator[Operator]:
+    for matrix in mixer_tensors(mixer, d.model.hidden_size, d.layout).matrices:
+        if matrix.used != 0:
+            yield _gemm(d, matrix, layer.count)
+    arithmetic = d.formats.attention_arithmetic(d.hardware)
+    if isinstance(mixer, Recurrent):
+        elements = layer.count * mixer.state.elements / d.layout.tp
+        yield StateUpdate("state", arithmetic, 5.0 * elements, layer.count * state_bytes(mixer, d.layout.tp))
+        return
+    phases: tuple[Literal["decode", "prefill"], ...] = ("decode", "prefill")
+    for phase in phases:
+        yield from _scores(d, layer, mixer, phase, arithmetic)
+    written = sum(
+        term.layers * term.elements / term.every
+        for term in mixer_terms(mixer, layer.count, d.layout.tp)
+        if term.stored and term.fixed is None
+    )
+    yield Elementwise("cache write", arithmetic, 0, written * d.formats.kv.bytes_per_element)
+
+
+def _scores(
+    d: Deployment, layer: LayerGroup, mixer: Mixer, phase: Literal["decode", "prefill"], arithmetic: str
+) -> Iterator[Operator]:
+    kv, activation, tp, layers = d.formats.kv.bytes_per_element, d.formats.activation_bytes, d.layout.tp, layer.count
+    terms = mixer_terms(mixer, layers, tp)
+    if isinstance(mixer, LatentAttention):
+        yield _latent_scores(d, layers, mixer, phase, arithmetic, terms[0])
+        if mixer.indexer is not None and not mixer.indexer.shared:
+            index = mixer.indexer
+            flop = 2.0 * layers * index.num_heads * index.head_dim
+            yield Scores(f"index {phase}", arithmetic, phase, flop, layers * index.head_dim * kv, 0)
+        return
+    heads, width = _query_heads(mixer, tp)
+    for position, term in enumerate(terms):
+        cap = min(term.window or math.inf, term.reads * term.every if term.reads else math.inf)
+        index_width = mixer.indexer.head_dim if isinstance(mixer, CompressedAttention) and mixer.indexer and term.reads else 0
+        yield Scores(
+            f"attention {phase}",
+            arithmetic,
+            phase,
+            2.0 * layers * heads * width,
+            layers * (term.elements - index_width) * kv,
+            layers * heads * width * activation if position == 0 else 0,
+            cap,
+            term.window or math.inf,
+            term.every,
+            term.fixed,
+        )
+        if index_width and isinstance(mixer, CompressedAttention) and mixer.indexer:
+            flop = 2.0 * layers * mixer.indexer.num_heads * index_width
+            yield Scores(f"index {phase}", arithmetic, phase, flop, layers * index_width * kv, 0, every=term.every)
+
+
+def _query_heads(mixer: Mixer, tp: int) -> tuple[int, int]:
+    """Query heads of one rank, and the width of a query and its output together."""
+    match mixer:
+        case Attention():
+            return mixer.num_heads // tp, mixer.head_dim + mixer.value_dim
+        case CompressedAttention() | CrossAttention():
+            return mixer.num_heads // tp, 2 * mixer.head_dim
+    raise TypeError(f"{type(mixer).__name__} has no query heads")
+
+
+def _latent_scores(
+    d: Deployment,
+    layers: int,
+    mixer: LatentAttention,
+    phase: Literal["decode", "prefill"],
+    arithmetic: str,
+    term: CacheTerm,
+) -> LatentScores:
+    heads = mixer.num_heads // d.layout.tp
+    expanded = mixer.qk_nope_head_dim + mixer.qk_rope_head_dim + mixer.v_head_dim
+    rate = d.hardware.peak.rate(arithmetic)
+    activation = d.formats.activation_bytes
+    return LatentScores(
+        f"attention {phase}",
+        arithmetic,
+        phase,
+        2.0 * layers * heads * (2 * mixer.kv_lora_rank + mixer.qk_rope_head_dim),
+        2.0 * layers * heads * expanded,
+        2.0 * layers * mixer.kv_lora_rank * heads * (mixer.qk_nope_head_dim + mixer.v_head_dim),
+        2.0 * layers * heads * expanded * activation,
+        layers * term.elements * d.formats.kv.bytes_per_element,
+        layers * heads * expanded * activation,
+        term.reads or math.inf,
+        1 / (rate or math.inf),
+        1 / d.hardware.memory.bandwidth,
+    )
+
+
+def _feed_forward_operators(d: Deployment, layer: LayerGroup, part: FeedForward) -> Iterator[Operator]:
+    matrices = feed_forward_tensors(part, d.model.hidden_size, d.layout).matrices
+    yield from (_gemm(d, matrix, layer.count) for matrix in matrices if matrix.kind != "experts")
+    if not isinstance(part, Moe):
+        return
+    routed = [matrix for matrix in matrices if matrix.kind == "experts"]
+    one = sum(matrix.inputs * matrix.outputs for matrix in routed)
+    moved = sum(matrix.inputs + matrix.outputs for matrix in routed)
+    yield Experts(
+        "experts",
+        d.formats.arithmetic("experts", d.hardware),
+        layer.count * routed[0].copies,
+        2.0 * one,
+        one * d.formats.weights["experts"].bytes_per_element,
+        moved * d.formats.activation_bytes,
+        1 - part.experts_per_token / part.num_experts,
+        d.layout.replicas_per_expert_group,
+    )
+
+
+def _all_reduces(d: Deployment, layer: LayerGroup) -> Iterator[Collective]:
+    """One all-reduce after the mixers and one after the feed-forward parts; all-to-all where experts lie on other replicas."""
+    tp, hidden, activation = d.layout.tp, d.model.hidden_size, d.formats.activation_bytes
+    message = hidden * activation
+    reduces = layer.count * (bool(layer.attention) + bool(layer.mlp))
+    if tp > 1 and reduces:
+        yield Collective("all-reduce", tp, reduces, reduces * all_reduce_bytes(message, tp))
+    if d.layout.replicas_per_expert_group > 1:
+        for part in layer.mlp:
+            if isinstance(part, Moe):
+                sent = 2 * part.experts_per_token * all_to_all_bytes(message, d.layout.ep)
+                yield Collective("all-to-all", d.layout.ep, 2 * layer.count, layer.count * sent)
+
+
+def _merge_key(operator: Operator) -> object:
+    """Operators are joined when their costs add up: same name and arithmetic, and the same shape of their dependence on the load."""
+    shape: tuple[object, ...] = ()
+    if isinstance(operator, Scores):
+        intensity = operator.flop_per_pair / operator.entry_bytes if operator.entry_bytes else 0
+        shape = (operator.cap, operator.kept, operator.every, operator.fixed, intensity)
+    elif isinstance(operator, LatentScores):
+        shape = (operator.cap, operator.absorbed_flop_per_pair / operator.entry_bytes)
+    elif isinstance(operator, Experts):
+        shape = (operator.missed, operator.replicas, operator.flop_per_row)
+    elif isinstance(operator, Gemm):
+        shape = (operator.rows, operator.flop_per_row / operator.weight_bytes, _gemm_shape(operator))
+    return (type(operator), operator.name, operator.arithmetic, *shape)
+
+
+def _gemm_shape(gemm: Gemm) -> float:
+    """Products of different shapes must stay apart: their maxima do not add up."""
+    return gemm.activation_bytes_per_row / gemm.flop_per_row
+
+
+_SUMMED = {
+    Gemm: ("flop_per_row", "weight_bytes", "activation_bytes_per_row"),
+    Experts: ("experts",),
+    Scores: ("flop_per_pair", "entry_bytes", "query_bytes"),
+    LatentScores: (
+        "absorbed_flop_per_pair",
+        "expanded_flop_per_pair",
+        "expansion_flop",
+        "expansion_bytes",
+        "entry_bytes",
+        "query_bytes",
+    ),
+    StateUpdate: ("flop_per_token", "state_bytes"),
+    Elementwise: ("flop_per_token", "bytes_per_token", "fixed_bytes"),
+    Collective: ("count", "bytes_per_token"),
+}
+
+
+def _merge(same: list[Operator]) -> Operator:
+    if len(same) == 1:
+        return same[0]
+    sums = {name: sum(getattr(operator, name) for operator in same) for name in _SUMMED[type(same[0])]}
+    return replace(same[0], **sums)

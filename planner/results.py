@@ -1,0 +1,119 @@
+"""What every answer offers: a stable dictionary, an explanation, and a table for notebooks."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+SCHEMA = "roofplan/result/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """An input that was not given: its value, and where it comes from."""
+
+    name: str
+    value: Any
+    source: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Warning_:
+    """Something that the user should know about the answer: a stable code, and one sentence."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """How one figure came about.
+
+    Parameters
+    ----------
+    figure, value : its name (as in the JSON) and its value, printed with the unit
+    formula : in symbols, with the formula's number and source
+    numbers : the same with the numbers put in
+    inputs : (name, value, source) of what went in
+    binds : the limit that decides it, or empty
+    """
+
+    figure: str
+    value: str
+    formula: str
+    numbers: str
+    inputs: tuple[tuple[str, str, str], ...] = ()
+    binds: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Base of all results.
+
+    ``to_dict`` gives the envelope that ``--format json`` prints: base units in the key names, no rounding, no NaN or infinity.
+    """
+
+    command: ClassVar[str] = ""
+
+    @property
+    def warnings(self) -> tuple[Warning_, ...]:
+        """What the user should know."""
+        return ()
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """Inputs that were not given."""
+        return ()
+
+    def inputs(self) -> dict[str, Any]:
+        """What was asked."""
+        return {}
+
+    def figures(self) -> dict[str, Any]:
+        """What was found."""
+        return {}
+
+    def explain(self) -> tuple[Explanation, ...]:
+        """How each figure came about."""
+        return ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the whole answer as plain data."""
+        return {
+            "schema": SCHEMA,
+            "command": self.command,
+            "inputs": plain(self.inputs()),
+            "result": plain(self.figures()),
+            "assumptions": [plain(assumption) for assumption in self.assumptions],
+            "warnings": [plain(warning) for warning in self.warnings],
+        }
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th>{html.escape(line.figure)}</th><td>{html.escape(line.value)}</td>"
+            f"<td><code>{html.escape(line.numbers)}</code></td></tr>"
+            for line in self.explain()
+        )
+        return f"<table><tr><th>figure</th><th>value</th><th>derivation</th></tr>{rows}</table>"
+
+
+def plain(value: Any) -> Any:
+    """Turn dataclasses and tuples into dictionaries and lists; a number that is not finite is a fault of ours.
+
+    Raises
+    ------
+    ArithmeticError : for NaN or infinity
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ArithmeticError(f"{value} in a result")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value

@@ -1,0 +1,427 @@
+"""The first answer: does it fit, how much does it hold, how fast is it, and what binds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from ..models.spec import Moe
+from .batching import compute_bound_batch, critical_context, crossover_batch
+from .kv_cache import cache_layout, stage_share
+from .latency import SteadyState, chunks, prefill_s, steady_state
+from .memory import Capacity, MemoryPlan, device_cache_bytes, plan_capacity, plan_memory
+from .operators import Load
+from .parameters import count_parameters, stored_bytes
+from .ranges import Range
+from .results import Answer, Assumption, Explanation, Warning_
+from .step import NOMINAL, Efficiency, StepModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..engines.spec import Band
+    from .deployment import Deployment
+    from .formats import TensorClass
+    from .parameters import ParameterCount
+
+READING_TOKENS_PER_S = 10.0  # a fast reader takes in 5 to 10 tokens per second
+
+Limit = Literal["compute", "weight_bandwidth", "kv_bandwidth", "interconnect", "overhead", "capacity"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFigures:
+    """Parameters, and bytes of the weights: of one replica as stored, and of one decode step as read."""
+
+    parameters_total: int
+    parameters_active: int
+    weights_bytes: int
+    weights_bytes_read_per_step: float
+
+
+@dataclass(frozen=True, slots=True)
+class KvFigures:
+    """Bytes of the cache of one sequence over a whole replica, and per device."""
+
+    bytes_per_token: int
+    index_bytes_per_token: int
+    fixed_bytes_per_sequence: int
+    bytes_per_sequence: int
+    bytes_per_token_per_device: int
+    bytes_per_sequence_per_device: int
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyFigures:
+    """Seconds. ``ttft_s`` is at the asked concurrency with waiting and interference, ``ttft_alone_s`` on an idle server."""
+
+    ttft_s: Range
+    ttft_alone_s: Range
+    tpot_s: Range
+    itl_s: Range
+    e2e_s: Range
+
+
+@dataclass(frozen=True, slots=True)
+class ThroughputFigures:
+    """Tokens per second over all devices, and of one user while tokens stream."""
+
+    output_tokens_per_s: Range
+    total_tokens_per_s: Range
+    per_user_tokens_per_s: Range
+
+
+@dataclass(frozen=True, slots=True)
+class IntensityFigures:
+    """FLOP per byte of a prefill and of a decode step (weights, cache and token vectors; formula F1.7), and the ridge of the device."""
+
+    prefill_flop_per_byte: float
+    decode_flop_per_byte: float
+    ridge_flop_per_byte: float
+    arithmetic: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkFigures:
+    """FLOP of a prefill and of a decode step of the whole replica, and the whole-step bounds that follow, in seconds."""
+
+    prefill_flop: float
+    decode_flop: float
+    prefill_whole_step_s: float
+    decode_whole_step_s: float
+    crossover_batch: float | None
+    critical_context: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Everything that needs at least one sequence to fit."""
+
+    states: tuple[SteadyState, ...]  # nominal, best, expected, worst
+    latency: LatencyFigures
+    throughput: ThroughputFigures
+
+
+@dataclass(frozen=True, slots=True)
+class SizeResult(Answer):
+    """The answer of ``roofplan size``; ``times`` is None when nothing fits."""
+
+    deployment: Deployment
+    model: ModelFigures
+    kv: KvFigures
+    memory: MemoryPlan
+    capacity: Capacity
+    max_batch_compute_bound: float | None
+    intensity: IntensityFigures
+    work: WorkFigures
+    prefill_limit: Limit
+    decode_limit: Limit
+    times: Times | None
+    efficiencies: tuple[Efficiency, ...]
+
+    command: ClassVar[str] = "size"
+
+    @property
+    def fits(self) -> bool:
+        """Whether all sequences of the workload fit at their full length."""
+        return not self.reasons
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Codes of why it does not fit; empty when it does."""
+        if self.memory.kv_budget_bytes < 0:
+            return ("weights_exceed_memory",)
+        if self.capacity.max_concurrency < 1:
+            return ("kv_less_than_one_sequence",)
+        if self.memory.free_bytes < 0:
+            return ("kv_less_than_concurrency",)
+        return ()
+
+    @property
+    def faster_than_reading(self) -> bool | None:
+        """Whether one user's tokens come faster than people read (5 to 10 tokens/s); None when nothing fits."""
+        return None if self.times is None else self.times.throughput.per_user_tokens_per_s.expected >= READING_TOKENS_PER_S
+
+    @property
+    def warnings(self) -> tuple[Warning_, ...]:
+        """What the user should know about this answer."""
+        return tuple(_warnings(self.deployment))
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """Inputs that came from the engine profile or the device."""
+        return tuple(_assumptions(self))
+
+    def inputs(self) -> dict[str, Any]:
+        """What was asked."""
+        return deployment_inputs(self.deployment)
+
+    def figures(self) -> dict[str, Any]:
+        """What was found, in the shape that scripts rely on."""
+        times, why_not = self.times, self.reasons[:1]
+        empty = {"value": None, "reason": why_not[0] if why_not else ""}
+        latency_names = LatencyFigures.__dataclass_fields__
+        throughput_names = ThroughputFigures.__dataclass_fields__
+        never = None if self.max_batch_compute_bound is not None else "memory_bound_at_any_batch"
+        plan = self.memory
+        return {
+            "fits": self.fits,
+            "reasons": self.reasons,
+            "model": self.model,
+            "kv": self.kv,
+            "memory": {
+                "total_bytes": plan.total_bytes,
+                "budget_bytes": plan.budget_bytes,
+                "weights_bytes": plan.weights_bytes,
+                "activation_bytes": plan.activation_bytes,
+                "non_torch_bytes": plan.non_torch_bytes,
+                "graph_bytes": plan.graph_bytes,
+                "kv_budget_bytes": plan.kv_budget_bytes,
+                "free_bytes": plan.free_bytes,
+            },
+            "capacity": {
+                "kv_tokens": self.capacity.kv_tokens,
+                "max_concurrency": self.capacity.max_concurrency,
+                "max_context": self.capacity.max_context,
+                "max_batch_compute_bound": self.max_batch_compute_bound,
+                "max_batch_compute_bound_reason": never,
+            },
+            "latency": times.latency if times else dict.fromkeys(latency_names, None) | {"reason": empty["reason"]},
+            "throughput": times.throughput if times else dict.fromkeys(throughput_names, None) | {"reason": empty["reason"]},
+            "intensity": self.intensity,
+            "work": self.work,
+            "bottleneck": {"prefill": self.prefill_limit, "decode": self.decode_limit},
+            "faster_than_reading": self.faster_than_reading,
+        }
+
+    def explain(self) -> tuple[Explanation, ...]:
+        """How each figure came about."""
+        from .explain import explain_size
+
+        return explain_size(self)
+
+
+def deployment_inputs(d: Deployment) -> dict[str, Any]:
+    """What was asked, by the names of the options."""
+    return {
+        "model": d.model.name,
+        "hardware": d.hardware.name,
+        "engine": d.engine.name,
+        "devices": d.layout.devices,
+        "tp": d.layout.tp,
+        "pp": d.layout.pp,
+        "dp": d.layout.dp,
+        "ep": d.layout.ep,
+        "weights": d.formats.name,
+        "kv": d.formats.kv.name,
+        "activations": d.formats.activations.name,
+        "prompt": d.workload.prompt,
+        "output": d.workload.output,
+        "concurrency": d.workload.concurrency,
+        "max_model_len": d.max_model_len,
+    }
+
+
+def size_deployment(d: Deployment) -> SizeResult:
+    """Size a deployment: memory, capacity, latency, throughput and limits.
+
+    Raises
+    ------
+    SpecError : when the device has no rate for an arithmetic type that is needed
+    """
+    parameters = count_parameters(d.model)
+    plan = plan_memory(d)
+    capacity = plan_capacity(d, plan)
+    efficiencies = efficiencies_of(d)
+    nominal = StepModel.of(d)
+    models = tuple(nominal if efficiency is NOMINAL else nominal.at(efficiency) for efficiency in efficiencies)
+    # The work of a step is shown at the batch that runs; when nothing fits, at the batch that was asked for.
+    slots = capacity.max_concurrency // d.layout.dp
+    running = min(d.sequences_per_replica, slots) or d.sequences_per_replica
+    batch = max(1.0, running / d.layout.pp)
+    decode = Load(batch, d.workload.mean_context)
+    prefill = Load(0, 0, chunk=min(d.workload.prompt, d.engine.max_batched_tokens))
+    times = _times(d, models, slots) if plan.kv_budget_bytes >= 0 and slots else None
+    too_many = times is not None and d.sequences_per_replica > slots
+    return SizeResult(
+        deployment=d,
+        model=ModelFigures(
+            parameters.total,
+            parameters.active,
+            stored_bytes(d.model, d.formats),
+            nominal.totals(decode)[1] * d.layout.tp,
+        ),
+        kv=kv_figures(d),
+        memory=plan,
+        capacity=capacity,
+        max_batch_compute_bound=_compute_bound_batch(d, parameters),
+        intensity=_intensity(d, nominal, prefill, decode),
+        work=_work(d, nominal, parameters, prefill, decode),
+        prefill_limit="capacity" if times is None else models[2].bottleneck(prefill),
+        decode_limit="capacity" if times is None or too_many else models[2].bottleneck(decode),
+        times=times,
+        efficiencies=efficiencies,
+    )
+
+
+def kv_figures(d: Deployment) -> KvFigures:
+    """Cache bytes of one sequence: unsharded over a replica, and on the fullest device."""
+    whole, length = cache_layout(d.model, d.formats.kv), d.workload.length
+    rank = cache_layout(d.model, d.formats.kv, d.layout)
+    return KvFigures(
+        whole.bytes_per_token,
+        whole.index_bytes_per_token,
+        whole.fixed_bytes,
+        whole.bytes_per_sequence(length),
+        round(rank.bytes_per_token * stage_share(d.model, d.layout)),
+        device_cache_bytes(d, length),
+    )
+
+
+def achieved_shares(d: Deployment) -> tuple[tuple[str, Band, str], ...]:
+    """The shares of bandwidth and peak that kernels reach: measured on the device, else those of the engine profile.
+
+    Returns (name, band, file that holds it) of ``bandwidth_share`` and ``compute_share``.
+    """
+    measured, profile = d.hardware.achieved, d.engine
+    return tuple(
+        (name, own, d.hardware.name) if own is not None else (name, usual, profile.name)
+        for name, own, usual in (
+            ("bandwidth_share", measured.bandwidth, profile.bandwidth_share),
+            ("compute_share", measured.compute, profile.compute_share),
+        )
+    )
+
+
+def efficiencies_of(d: Deployment) -> tuple[Efficiency, ...]:
+    """Nominal, best, expected and worst efficiency of a deployment."""
+    (_, bandwidth, _), (_, compute, _) = achieved_shares(d)
+    latency = d.engine.collective_latency
+    return (
+        NOMINAL,
+        Efficiency(compute.high, bandwidth.high, latency),
+        Efficiency(compute.expected, bandwidth.expected, latency),
+        Efficiency(compute.low, bandwidth.low, latency),
+    )
+
+
+def _times(d: Deployment, models: tuple[StepModel, ...], slots: int) -> Times:
+    states = tuple(
+        steady_state(model, d.workload, d.sequences_per_replica, slots, d.engine.max_batched_tokens, d.layout.pp)
+        for model in models
+    )
+
+    def spread(figure: Callable[[SteadyState], float]) -> Range:
+        return Range.of(lambda index: figure(states[index]))
+
+    replicas, workload = d.layout.dp, d.workload
+    requests = spread(lambda state: replicas * state.running / (state.e2e_s - state.queue_s))
+    return Times(
+        states,
+        LatencyFigures(
+            spread(lambda state: state.ttft_s),
+            spread(lambda state: state.ttft_alone_s),
+            spread(lambda state: state.tpot_s),
+            spread(lambda state: state.itl_s),
+            spread(lambda state: state.e2e_s),
+        ),
+        ThroughputFigures(
+            requests.scaled(workload.output),
+            requests.scaled(workload.length),
+            spread(lambda state: 1 / state.tpot_s),
+        ),
+    )
+
+
+def _compute_bound_batch(d: Deployment, parameters: ParameterCount) -> float | None:
+    """Batch of the whole deployment from which decode is compute-bound, in the textbook's convention (formula F7.3)."""
+    cache = cache_layout(d.model, d.formats.kv).bytes_per_sequence(round(d.workload.mean_context))
+    weights = stored_bytes(d.model, d.formats)
+    batch = compute_bound_batch(weights, parameters.active, _ridge(d), cache)
+    return None if batch is None else batch * d.layout.dp
+
+
+def _ridge(d: Deployment) -> float:
+    return d.hardware.ridge(main_arithmetic(d))
+
+
+def main_class(d: Deployment) -> TensorClass:
+    """Tensor class of most of the work: experts where there are any, else the MLP."""
+    return "experts" if any(isinstance(part, Moe) for group in d.model.layers for part in group.mlp) else "mlp"
+
+
+def main_arithmetic(d: Deployment) -> str:
+    """Arithmetic type of most of the work."""
+    return d.formats.arithmetic(main_class(d), d.hardware)
+
+
+def _intensity(d: Deployment, model: StepModel, prefill: Load, decode: Load) -> IntensityFigures:
+    def of(load: Load) -> float:
+        flop, weights, cache = model.totals(load)
+        written = load.tokens * cache_layout(d.model, d.formats.kv, d.layout).bytes_per_token
+        vectors = load.tokens * d.model.hidden_size * d.formats.activation_bytes
+        return float(flop / (weights + cache + written + vectors))
+
+    return IntensityFigures(of(prefill), of(decode), _ridge(d), main_arithmetic(d))
+
+
+def _work(d: Deployment, model: StepModel, parameters: ParameterCount, prefill: Load, decode: Load) -> WorkFigures:
+    workload, ranks = d.workload, d.layout.tp
+    pieces = list(chunks(workload.prompt, d.engine.max_batched_tokens))
+    cache = cache_layout(d.model, d.formats.kv)
+    context = round(workload.mean_context)
+    crossover = crossover_batch(stored_bytes(d.model, d.formats), cache.bytes_per_sequence(context))
+    critical = critical_context(parameters.active, _ridge(d), cache.bytes_per_token)
+    finite = cache.bytes_per_token > 0
+    return WorkFigures(
+        ranks * sum(float(model.totals(Load(0, 0, chunk=chunk, past=past))[0]) for chunk, past in pieces),
+        ranks * float(model.totals(decode)[0]),
+        prefill_s(model, workload.prompt, d.engine.max_batched_tokens, grouping="whole"),
+        float(model.step_s(decode.decoders, decode.context, grouping="whole")),
+        crossover if finite else None,
+        critical if finite else None,
+    )
+
+
+def _warnings(d: Deployment) -> list[Warning_]:
+    warnings = []
+    limit = d.model.max_context
+    if limit is not None and d.workload.length > limit:
+        message = f"{d.workload.length:,} tokens exceed the {limit:,} that {d.model.name} was published for"
+        warnings.append(Warning_("context_exceeds_model", message))
+    replica = d.layout.tp * d.layout.pp
+    if replica > 1 and d.hardware.link(replica) is None:
+        message = f"no link between {replica} x {d.hardware.name} is known: exchanges are taken as free"
+        warnings.append(Warning_("interconnect_unknown", message))
+    main, used = d.formats.weights[main_class(d)], main_arithmetic(d)
+    if used != main.arithmetic[0]:
+        message = f"{main.name} weights are multiplied in {used} on {d.hardware.name} with {d.formats.activations.name} activations"
+        warnings.append(Warning_("arithmetic_fallback", message))
+    return warnings
+
+
+def _assumptions(result: SizeResult) -> list[Assumption]:
+    d, plan = result.deployment, result.memory
+    engine, overrides = d.engine, d.memory
+    profile = f"engine profile {engine.name}"
+    listed = [
+        Assumption(name, band.expected, f"{file}: {band.source}", band.kind) for name, band, file in achieved_shares(d)
+    ]
+    listed += [
+        Assumption("max_batched_tokens", engine.max_batched_tokens, f"{profile}: {engine.sources['max_batched_tokens']}", "measured"),
+    ]
+    if overrides.utilization is None:
+        source = engine.sources["memory_utilization"]
+        listed.append(Assumption("memory_utilization", engine.memory_utilization, f"{profile}: {source}", "measured"))
+    if overrides.runtime_bytes is None:
+        listed.append(Assumption("runtime_bytes", engine.runtime, f"{profile}: {engine.sources['runtime']}", "measured"))
+    if overrides.activation_bytes is None:
+        source = "T b_a (2 d + 3 d_ff / tp) and float32 logits (formulas F5.2, F5.3): an order of magnitude"
+        listed.append(Assumption("activation_bytes", plan.activation_bytes, source, "derived"))
+    if d.layout.tp * d.layout.pp > 1:
+        source = engine.sources["collective_latency"]
+        listed.append(Assumption("collective_latency_s", engine.collective_latency, f"{profile}: {source}", "measured"))
+    if main_class(d) == "experts":
+        source = "formula F2.10: uniform independent routing; real routing is skewed and touches fewer experts"
+        listed.append(Assumption("expert_routing", "uniform", source, "derived"))
+    return listed
