@@ -23,20 +23,21 @@ if TYPE_CHECKING:
     from .hardware.spec import HardwareSpec
     from .models.spec import ModelSpec
 
+Whole = int | str  # a whole number, or its digits
 Quantity = int | str  # bytes as a number, or text such as "80 GiB"
 
 
 class Options(TypedDict, total=False):
     """The options of a deployment, by the names that the command line and deployment files use too."""
 
-    prompt: int
-    output: int
-    concurrency: int
-    devices: int | None
-    tp: int | None
-    pp: int | None
-    dp: int | None
-    ep: int | None
+    prompt: Whole
+    output: Whole
+    concurrency: Whole
+    devices: Whole | None
+    tp: Whole | None
+    pp: Whole | None
+    dp: Whole | None
+    ep: Whole | None
     weights: str | None
     kv: str | None
     activations: str | None
@@ -45,7 +46,7 @@ class Options(TypedDict, total=False):
     device_memory: Quantity | None
     activation_memory: Quantity | None
     runtime_memory: Quantity | None
-    max_model_len: int | None
+    max_model_len: Whole | None
     strict: bool
 
 
@@ -95,7 +96,7 @@ def size(model: str | ModelSpec, device: str | HardwareSpec, **options: Unpack[O
     return size_deployment(deployment(model, device, **options))
 
 
-def kv(model: str | ModelSpec, *, context: int | None = None, kv: str | None = None, tp: int | None = None) -> KvResult:
+def kv(model: str | ModelSpec, *, context: Whole | None = None, kv: str | None = None, tp: Whole | None = None) -> KvResult:
     """Count the cache of one sequence; ``context`` defaults to 8192 or the model's limit.
 
     >>> kv("llama-3.1-8b").whole.bytes_per_token

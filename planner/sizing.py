@@ -13,6 +13,7 @@ from .memory import Capacity, MemoryPlan, device_cache_bytes, plan_capacity, pla
 from .operators import Load
 from .parameters import count_parameters, stored_bytes
 from .ranges import Range
+from .remedies import remedies
 from .results import Answer, Assumption, Explanation, Warning_
 from .step import NOMINAL, Efficiency, StepModel
 
@@ -138,6 +139,11 @@ class SizeResult(Answer):
         return ()
 
     @property
+    def remedies(self) -> tuple[str, ...]:
+        """Single changes after which it fits; empty when it does."""
+        return remedies(self.deployment, self.memory)
+
+    @property
     def faster_than_reading(self) -> bool | None:
         """Whether one user's tokens come faster than people read (5 to 10 tokens/s); None when nothing fits."""
         return None if self.times is None else self.times.throughput.per_user_tokens_per_s.expected >= READING_TOKENS_PER_S
@@ -167,6 +173,7 @@ class SizeResult(Answer):
         return {
             "fits": self.fits,
             "reasons": self.reasons,
+            "remedies": self.remedies,
             "model": self.model,
             "kv": self.kv,
             "memory": {

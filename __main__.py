@@ -1,0 +1,5 @@
+"""``python -m roofplan``."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,85 @@
+"""The command line: assembles the verbs, and is the one place where errors become text and exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from .errors import ExitCode, RoofplanError, show
+from .verbs.kv import kv
+from .verbs.size import size
+
+app = typer.Typer(
+    name="roofplan",
+    help="Roofline and capacity planning for LLM inference: does it fit, how fast is it, what limits it.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+app.command()(size)
+app.command()(kv)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from . import __version__
+
+        sys.stdout.write(f"roofplan {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Roofline and capacity planning for LLM inference: does it fit, how fast is it, what limits it."""
+    if context.invoked_subcommand is None:
+        sys.stdout.write(context.get_help() + "\n")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and leave the process with its exit code."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: list[str]) -> int:
+    """Run the command line; every way out has its exit code (see :class:`~roofplan.errors.ExitCode`)."""
+    debug = "--debug" in arguments
+    try:
+        code = app(arguments, prog_name="roofplan", standalone_mode=False)
+        sys.stdout.flush()
+    except RoofplanError as error:
+        return _fail(str(error), error.exit_code, debug=debug)
+    except typer.TyperException as error:
+        return _fail(_usage(error), ExitCode.BAD_INPUT, debug=debug)
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("interrupted", ExitCode.INTERRUPTED, debug=debug)
+    except BrokenPipeError:
+        # The reader has gone; point the stream elsewhere, so that Python's own flush at exit stays quiet.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.NO
+    except Exception as error:  # noqa: BLE001  # the last resort: a fault of ours must not look like an answer
+        hint = "" if debug else "; run with --debug first and report what it shows"
+        return _fail(f"internal error: {type(error).__name__}: {show(error)}{hint}", ExitCode.INTERNAL, debug=debug)
+    return code if isinstance(code, int) else ExitCode.YES
+
+
+def _fail(message: str, code: int, *, debug: bool) -> int:
+    if debug:
+        import traceback
+
+        traceback.print_exc()
+    sys.stderr.write(f"roofplan: {message}\n")
+    return code
+
+
+def _usage(error: typer.TyperException) -> str:
+    message = " ".join(show(error.format_message(), 400).split())
+    return f"{message} (roofplan --help shows what there is)"

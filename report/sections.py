@@ -1,0 +1,196 @@
+"""What a report shows of a result: sections of rows, which every text format renders in its own way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ..errors import show
+from ..quantities import show_bytes, show_count, show_parameters, show_rate, show_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..planner.caching import KvResult
+    from ..planner.ranges import Range
+    from ..planner.results import Answer, Explanation
+    from ..planner.sizing import SizeResult
+
+Row = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A titled table; the first column is text, the others are figures. Without a header it is a list of facts."""
+
+    title: str
+    header: Row
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A heading, a verdict, sections, and remarks at the end."""
+
+    heading: str
+    verdict: str
+    good: bool
+    sections: tuple[Section, ...]
+    remarks: tuple[str, ...]
+
+
+_REASONS = {
+    "weights_exceed_memory": "the weights and activations alone exceed the memory of a device",
+    "kv_less_than_one_sequence": "not even one sequence fits beside the weights",
+    "kv_less_than_concurrency": "fewer sequences fit than were asked for; the others wait",
+}
+
+
+def size_report(r: SizeResult) -> Report:
+    """Arrange a sizing: verdict, memory, capacity, speed, and what binds."""
+    sections = [_memory(r), _capacity(r)]
+    if r.times is not None:
+        sections.append(_speed(r))
+    sections.append(_limits(r))
+    return Report(_heading(r), _verdict(r), r.fits, tuple(sections), _remarks(r))
+
+
+def _heading(r: SizeResult) -> str:
+    d = r.deployment
+    devices = f"{d.layout.devices} x {d.hardware.name}" if d.layout.devices > 1 else d.hardware.name
+    layout = f" ({d.layout})" if d.layout.devices > 1 else ""
+    formats = f"weights {d.formats.name}, KV {d.formats.kv.name}"
+    workload = f"{show_count(d.workload.concurrency)} x ({show_count(d.workload.prompt)} in + {show_count(d.workload.output)} out)"
+    return show(f"{d.model.name} on {devices}{layout} · {formats} · {workload} tokens · engine {d.engine.name}", 300)
+
+
+def _verdict(r: SizeResult) -> str:
+    capacity, length = r.capacity, show_count(r.deployment.workload.length)
+    if r.fits:
+        return f"It fits: room for {show_count(capacity.max_concurrency)} sequences of {length} tokens."
+    plan = r.memory
+    lacking = show_bytes(max(-plan.free_bytes, -plan.kv_budget_bytes))
+    return f"It does not fit: {lacking} short per device; {_REASONS[r.reasons[0]]}."
+
+
+def _remarks(r: SizeResult) -> tuple[str, ...]:
+    remarks = [f"warning: {warning.message}" for warning in r.warnings]
+    if not r.fits:
+        remarks += [f"to make it fit: {remedy}" for remedy in r.remedies]
+    if r.times is not None:
+        remarks.append("TTFT is in steady state at this concurrency, with waiting and interference; 'alone' is one request on an idle server.")
+        remarks.append("roof: the bound at nominal rates. low to high: the spread of rates that kernels reach. --explain shows the work.")
+    return tuple(remarks)
+
+
+def _memory(r: SizeResult) -> Section:
+    plan, d = r.memory, r.deployment
+    sequences = f"{show_count(plan.sequences)} x {show_bytes(plan.kv_bytes_per_sequence)}"
+    rows = (
+        ("total, as the driver reports it", show_bytes(plan.total_bytes), ""),
+        ("usable", show_bytes(plan.budget_bytes), f"x {plan.utilization:g}"),
+        ("weights", show_bytes(plan.weights_bytes), f"{show_parameters(r.model.parameters_total)} parameters"),
+        ("activations", show_bytes(plan.activation_bytes), f"{show_count(d.engine.max_batched_tokens)} tokens at a time"),
+        ("runtime", show_bytes(plan.non_torch_bytes), ""),
+        ("KV cache", show_bytes(plan.kv_budget_bytes), f"{show_bytes(r.kv.bytes_per_token_per_device)} per token"),
+        ("free at this concurrency", show_bytes(plan.free_bytes), f"after {sequences}"),
+    )
+    return Section("Memory per device", ("", "", ""), rows)
+
+
+def _capacity(r: SizeResult) -> Section:
+    capacity, limit = r.capacity, r.deployment.context_limit
+    longest = "unlimited" if capacity.max_context is None else show_count(capacity.max_context)
+    by_model = limit is not None and capacity.max_context == limit
+    rows = (
+        ("KV cache holds", f"{show_count(capacity.kv_tokens)} tokens", "all replicas"),
+        ("sequences at full length", show_count(capacity.max_concurrency), f"{show_count(r.deployment.workload.concurrency)} asked for"),
+        ("longest single sequence", f"{longest} tokens", "the model's limit" if by_model else "by memory"),
+    )
+    return Section("Capacity", ("", "", ""), rows)
+
+
+def _speed(r: SizeResult) -> Section:
+    assert r.times is not None
+    latency, rate = r.times.latency, r.times.throughput
+    reading = "faster than reading (10 tokens/s)" if r.faster_than_reading else "slower than reading (10 tokens/s)"
+    rows = (
+        _spread("TTFT", latency.ttft_s, show_time),
+        _spread("TTFT alone", latency.ttft_alone_s, show_time),
+        _spread("TPOT", latency.tpot_s, show_time),
+        _spread("ITL without a prefill", latency.itl_s, show_time),
+        _spread("end to end", latency.e2e_s, show_time),
+        _spread("output tokens/s", rate.output_tokens_per_s, show_rate),
+        _spread("total tokens/s", rate.total_tokens_per_s, show_rate),
+        _spread(f"tokens/s per user, {reading}", rate.per_user_tokens_per_s, show_rate),
+    )
+    return Section("Speed", ("", "expected", "low to high", "roof"), rows)
+
+
+def _spread(name: str, figure: Range, printed: Callable[[float], str]) -> Row:
+    return (name, printed(figure.expected), f"{printed(figure.low)} to {printed(figure.high)}", printed(figure.bound))
+
+
+def _limits(r: SizeResult) -> Section:
+    intensity, bound = r.intensity, r.max_batch_compute_bound
+    ridge = f"ridge {intensity.ridge_flop_per_byte:.0f} in {intensity.arithmetic}"
+    critical = r.work.critical_context
+    beyond = f"never beyond {int(critical):,} tokens of context" if critical is not None else ""
+    rows: list[Row] = [
+        ("prefill", r.prefill_limit, f"{intensity.prefill_flop_per_byte:,.0f} FLOP/B, {ridge}"),
+        ("decode", r.decode_limit, f"{intensity.decode_flop_per_byte:,.1f} FLOP/B, {ridge}"),
+        ("decode is compute-bound", "never" if bound is None else f"from batch {bound:,.0f}", beyond),
+    ]
+    if r.work.crossover_batch is not None:
+        rows.append(("KV reads equal the weights", f"at batch {r.work.crossover_batch:.1f}", "throughput is then half its limit"))
+    return Section("What binds", ("", "", ""), tuple(rows))
+
+
+def kv_report(r: KvResult) -> Report:
+    """Arrange a cache count: growth, sequence, layer groups, contexts."""
+    growth, total = r.whole.bytes_per_token, r.whole.bytes_per_sequence(r.context)
+    rows: list[Row] = [("per token", show_bytes(growth), f"{growth:,} B")]
+    if r.whole.index_bytes_per_token:
+        index = r.whole.index_bytes_per_token
+        rows.append(("indexer keys per token", show_bytes(index), f"{index:,} B"))
+    if r.whole.fixed_bytes:
+        rows.append(("fixed per sequence", show_bytes(r.whole.fixed_bytes), f"{r.whole.fixed_bytes:,} B"))
+    rows.append((f"a sequence of {show_count(r.context)} tokens", show_bytes(total), f"{total:,} B"))
+    if r.layout.tp > 1:
+        rank = r.rank.bytes_per_token
+        rows.append((f"per token on each of {r.layout.tp} ranks", show_bytes(rank), f"{rank:,} B"))
+        rows.append(("per token on all ranks together", show_bytes(rank * r.layout.tp), f"{rank * r.layout.tp:,} B"))
+    groups = tuple(
+        (f"{term.layers} x {term.label}", f"{term.elements:,}", f"{term.entries(r.context):,}" if term.stored else "shared", show_bytes(size))
+        for term, size in r.whole.by_term(r.context)
+    )
+    contexts = tuple((f"{context:,}", show_bytes(r.whole.bytes_per_sequence(context))) for context in r.contexts())
+    sections = [Section("Cache", ("", "", ""), tuple(rows))]
+    if groups:
+        sections.append(Section("By layer group", ("layers", "elements per entry", "entries", "bytes"), groups))
+    sections.append(Section("By context", ("tokens", "bytes of a sequence"), contexts))
+    heading = show(f"KV cache of {r.model.name} in {r.kv_format.name}", 200)
+    return Report(heading, "", True, tuple(sections), tuple(f"warning: {warning.message}" for warning in r.warnings))
+
+
+def report_of(answer: Answer, *, explain: bool = False) -> Report:
+    """Arrange any result; ``explain`` adds a section for the derivation of each figure."""
+    from ..planner.caching import KvResult
+    from ..planner.sizing import SizeResult
+
+    if isinstance(answer, SizeResult):
+        report = size_report(answer)
+    elif isinstance(answer, KvResult):
+        report = kv_report(answer)
+    else:
+        raise TypeError(f"no report for {type(answer).__name__}")
+    derived = tuple(_derivation(line) for line in answer.explain()) if explain else ()
+    return replace(report, sections=report.sections + derived)
+
+
+def _derivation(line: Explanation) -> Section:
+    rows = [("formula", line.formula), ("numbers", line.numbers)]
+    rows += [(f"input: {name}", f"{value}  [{source}]") for name, value, source in line.inputs]
+    if line.binds:
+        rows.append(("binds", line.binds))
+    return Section(f"{line.figure} = {line.value}", ("", ""), tuple((name, show(text, 600)) for name, text in rows))

@@ -1,0 +1,81 @@
+"""Reports as text for a terminal or a pipe, through rich with markup switched off."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+    from rich.console import Console
+
+    from .sections import Report, Section
+
+Color = Literal["auto", "always", "never"]
+_PIPE_WIDTH = 140
+
+
+def console(stream: TextIO, color: Color = "auto") -> Console:
+    """Make a console that decides by itself what is a terminal.
+
+    NO_COLOR (non-empty) switches colour off, FORCE_COLOR (non-empty) on; ``always`` and ``never`` outrank both. CI variables that make
+    other tools emit escape codes into pipes are ignored.
+    """
+    from rich.console import Console
+
+    environment = os.environ
+    is_terminal = stream.isatty() and environment.get("TERM", "") not in {"dumb", "unknown"}
+    colored = is_terminal
+    if environment.get("FORCE_COLOR"):
+        colored = True
+    if environment.get("NO_COLOR"):
+        colored = False
+    if color != "auto":
+        colored = color == "always"
+    width = None if is_terminal or environment.get("COLUMNS", "").isdigit() else _PIPE_WIDTH
+    return Console(
+        file=stream,
+        force_terminal=colored,
+        color_system="standard" if colored else None,
+        no_color=not colored,
+        markup=False,
+        highlight=False,
+        emoji=False,
+        width=width,
+        _environ={key: environment[key] for key in ("COLUMNS", "LINES", "TERM") if key in environment},
+    )
+
+
+def print_report(report: Report, color: Color = "auto") -> None:
+    """Print a report to standard output."""
+    from rich.text import Text
+
+    out = console(sys.stdout, color)
+    out.print(Text(report.heading, style="bold"))
+    if report.verdict:
+        out.print(Text(report.verdict, style="green" if report.good else "bold red"))
+    for section in report.sections:
+        out.print()
+        _print_section(out, section)
+    if report.remarks:
+        out.print()
+    for remark in report.remarks:
+        out.print(Text(remark, style="yellow" if remark.startswith("warning") else "dim"), soft_wrap=True)
+
+
+def _print_section(out: Console, section: Section) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    out.print(Text(section.title, style="bold cyan"))
+    table = Table(box=SIMPLE_HEAD if any(section.header) else None, show_header=any(section.header), pad_edge=True, show_edge=False)
+    last = len(section.header) - 1
+    for position, name in enumerate(section.header):
+        is_figure = position > 0 and (position < last or any(section.header))
+        table.add_column(Text(name), justify="right" if is_figure else "left", overflow="fold")
+    for row in section.rows:
+        table.add_row(*(Text(cell) for cell in row))
+    out.print(table)

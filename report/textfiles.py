@@ -1,0 +1,84 @@
+"""Reports as JSON, CSV and Markdown."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+from ..errors import show
+from ..planner.results import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..planner.results import Answer
+    from .sections import Report, Section
+
+
+def to_json(answer: Answer, *, explain: bool = False) -> str:
+    """The envelope that scripts rely on: keys sorted, base units, no rounding, no NaN."""
+    envelope = answer.to_dict()
+    if explain:
+        envelope["explanations"] = plain(answer.explain())
+    return json.dumps(envelope, sort_keys=True, allow_nan=False, indent=2, ensure_ascii=False) + "\n"
+
+
+def to_csv(answer: Answer) -> str:
+    """One line a figure, named as in the JSON (``latency.tpot_s.expected``), in base units."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["figure", "value"])
+    for name, value in _flat(answer.to_dict()["result"], ""):
+        writer.writerow([name, _cell(value)])
+    return text.getvalue()
+
+
+def _flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key in sorted(value):
+            yield from _flat(value[key], f"{name}.{key}" if name else key)
+    elif isinstance(value, list):
+        for position, item in enumerate(value):
+            yield from _flat(item, f"{name}.{position}")
+    else:
+        yield name, value
+
+
+def _cell(value: Any) -> str:
+    """A cell that no spreadsheet takes for a formula."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None:
+        return ""
+    if isinstance(value, (int, float)):
+        return repr(value)
+    text = show(value, 1000)
+    return f"'{text}" if text[:1] in "=+-@\t" and text else text
+
+
+def to_markdown(report: Report) -> str:
+    """The report as Markdown tables."""
+    lines = [f"## {_escaped(report.heading)}", ""]
+    if report.verdict:
+        lines += [f"**{_escaped(report.verdict)}**", ""]
+    for section in report.sections:
+        lines += [*section_lines(section), ""]
+    lines += [f"- {_escaped(remark)}" for remark in report.remarks]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def section_lines(section: Section) -> list[str]:
+    """One section as a Markdown table under a heading."""
+    columns = len(section.header)
+    rule = "|" + "|".join(["---"] + ["---:"] * (columns - 1)) + "|"
+    rows = [f"| {' | '.join(_escaped(cell) for cell in row)} |" for row in section.rows]
+    return [f"### {_escaped(section.title)}", "", f"| {' | '.join(section.header)} |", rule, *rows]
+
+
+def _escaped(text: str) -> str:
+    safe = show(text, 1000)
+    for character in "\\`*_[]<>|":
+        safe = safe.replace(character, f"\\{character}")
+    return safe

@@ -1,0 +1,26 @@
+"""Printing an answer in the format that was asked for: results on standard output, nothing else."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from .options import Color, Format
+
+if TYPE_CHECKING:
+    from ..planner.results import Answer
+
+
+def print_answer(answer: Answer, output_format: Format, color: Color, *, explain: bool = False) -> None:
+    """Print an answer; ``explain`` adds the derivations to text and Markdown (JSON carries them under ``explanations``)."""
+    from ..report import sections, terminal, textfiles
+
+    match output_format:
+        case Format.json:
+            sys.stdout.write(textfiles.to_json(answer, explain=explain))
+        case Format.csv:
+            sys.stdout.write(textfiles.to_csv(answer))
+        case Format.markdown:
+            sys.stdout.write(textfiles.to_markdown(sections.report_of(answer, explain=explain)))
+        case Format.text:
+            terminal.print_report(sections.report_of(answer, explain=explain), color.value)
