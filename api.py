@@ -1,7 +1,7 @@
 """The library's calls: names, paths and options in, results out.
 
-Everything above the planner (verbs, checks, measurements) builds its deployments here, so that a name, an option or a default means the same
-everywhere.
+Everything above the planner (verbs, checks, measurements) builds its deployments here, so that a name, an option or a default
+means the same everywhere.
 """
 
 from __future__ import annotations
@@ -96,7 +96,9 @@ def size(model: str | ModelSpec, device: str | HardwareSpec, **options: Unpack[O
     return size_deployment(deployment(model, device, **options))
 
 
-def kv(model: str | ModelSpec, *, context: Whole | None = None, kv: str | None = None, tp: Whole | None = None) -> KvResult:
+def kv(
+    model: str | ModelSpec, *, context: Whole | None = None, kv: str | None = None, tp: Whole | None = None
+) -> KvResult:
     """Count the cache of one sequence; ``context`` defaults to 8192 or the model's limit.
 
     >>> kv("llama-3.1-8b").whole.bytes_per_token
@@ -129,7 +131,9 @@ def _layout(model: ModelSpec, options: Options) -> Layout:
     ep = _optional_count(options.get("ep"), "--ep") or 1
     known = (tp or 1) * (pp or 1) * (dp or 1)
     if devices is not None and devices % known:
-        raise LayoutError("layout", got=f"tp x pp x dp = {known}", wanted=f"a divisor of {devices}, the number of devices")
+        raise LayoutError(
+            "layout", got=f"tp x pp x dp = {known}", wanted=f"a divisor of {devices}, the number of devices"
+        )
     if devices is not None and tp is None:
         tp = devices // known
     elif devices is not None and dp is None:

@@ -34,10 +34,10 @@ def _print_version(wanted: bool) -> None:
 @app.callback(invoke_without_command=True)
 def root(
     context: typer.Context,
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001  # its callback prints and leaves
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,  # noqa: ARG001  # see run()
 ) -> None:
     """Roofline and capacity planning for LLM inference: does it fit, how fast is it, what limits it."""
     if context.invoked_subcommand is None:

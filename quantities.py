@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 DECIMAL_PREFIXES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
 BINARY_PREFIXES = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
-_SMALL_PREFIXES = {"n": decimal.Decimal("1e-9"), "u": decimal.Decimal("1e-6"), "µ": decimal.Decimal("1e-6"), "m": decimal.Decimal("1e-3")}
+_SMALL_PREFIXES = {
+    "n": decimal.Decimal("1e-9"),
+    "u": decimal.Decimal("1e-6"),
+    "µ": decimal.Decimal("1e-6"),
+    "m": decimal.Decimal("1e-3"),
+}
 
 LARGEST_COUNT = 2**53  # beyond it a float no longer holds every integer
 LARGEST_BYTES = 2**63 - 1
@@ -30,7 +35,11 @@ _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
 
 def _with_prefixes(units: dict[str, int], *, binary: bool) -> dict[str, decimal.Decimal]:
     prefixes = DECIMAL_PREFIXES | (BINARY_PREFIXES if binary else {})
-    return {prefix + unit: decimal.Decimal(size * scale) for unit, scale in units.items() for prefix, size in prefixes.items()}
+    return {
+        prefix + unit: decimal.Decimal(size * scale)
+        for unit, scale in units.items()
+        for prefix, size in prefixes.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +55,38 @@ class Dimension:
     bare: bool = False  # whether a number without unit is accepted
 
 
-BYTES = Dimension("bytes", _with_prefixes({"B": 1}, binary=True), "80 GB or 74.5 GiB", whole=True, zero=True, largest=decimal.Decimal(LARGEST_BYTES))
+BYTES = Dimension(
+    "bytes",
+    _with_prefixes({"B": 1}, binary=True),
+    "80 GB or 74.5 GiB",
+    whole=True,
+    zero=True,
+    largest=decimal.Decimal(LARGEST_BYTES),
+)
 BANDWIDTH = Dimension("bandwidth", _with_prefixes({"B/s": 1}, binary=True), "3.35 TB/s or 900 GB/s")
 COMPUTE = Dimension("arithmetic rate", _with_prefixes({"FLOP/s": 1, "OP/s": 1}, binary=False), "989.4 TFLOP/s")
-TIME = Dimension("time", {"s": decimal.Decimal(1), **{prefix + "s": size for prefix, size in _SMALL_PREFIXES.items()}}, "20 ms or 1.5 s", zero=True)
+TIME = Dimension(
+    "time",
+    {"s": decimal.Decimal(1), **{prefix + "s": size for prefix, size in _SMALL_PREFIXES.items()}},
+    "20 ms or 1.5 s",
+    zero=True,
+)
 FREQUENCY = Dimension("frequency", _with_prefixes({"Hz": 1}, binary=False), "1830 MHz")
 POWER = Dimension("power", _with_prefixes({"W": 1}, binary=False), "700 W")
-FRACTION = Dimension("fraction", {"": decimal.Decimal(1), "%": decimal.Decimal("0.01")}, "0.9 or 90 %", largest=decimal.Decimal(1), bare=True)
+FRACTION = Dimension(
+    "fraction",
+    {"": decimal.Decimal(1), "%": decimal.Decimal("0.01")},
+    "0.9 or 90 %",
+    largest=decimal.Decimal(1),
+    bare=True,
+)
 NUMBER = Dimension("number", {"": decimal.Decimal(1)}, "3.99", zero=True, bare=True)
-COUNT = Dimension("count", {"": decimal.Decimal(1)}, "8192", whole=True, zero=True, largest=decimal.Decimal(LARGEST_COUNT), bare=True)
-POSITIVE_COUNT = Dimension("count", {"": decimal.Decimal(1)}, "8192", whole=True, largest=decimal.Decimal(LARGEST_COUNT), bare=True)
+COUNT = Dimension(
+    "count", {"": decimal.Decimal(1)}, "8192", whole=True, zero=True, largest=decimal.Decimal(LARGEST_COUNT), bare=True
+)
+POSITIVE_COUNT = Dimension(
+    "count", {"": decimal.Decimal(1)}, "8192", whole=True, largest=decimal.Decimal(LARGEST_COUNT), bare=True
+)
 
 
 def parse(value: object, dimension: Dimension, what: str = "value") -> int | float:
@@ -108,7 +139,9 @@ def _checked(number: decimal.Decimal, value: object, dimension: Dimension, what:
     if not number.is_finite():
         raise QuantityError(what, got=got, wanted=wanted)
     if number < 0 or (number == 0 and not dimension.zero):
-        raise QuantityError(what, got=got, wanted=f"{wanted}, {'zero or more' if dimension.zero else 'greater than zero'}")
+        raise QuantityError(
+            what, got=got, wanted=f"{wanted}, {'zero or more' if dimension.zero else 'greater than zero'}"
+        )
     if number > dimension.largest:
         raise QuantityError(what, got=got, wanted=f"{wanted}, at most {dimension.largest:g}")
     if not dimension.whole:
@@ -226,8 +259,7 @@ def _significant(value: float, digits: int) -> str:
     if value == 0:
         return "0"
     decimals = max(0, digits - len(str(int(abs(value)))))
-    text = f"{value:,.{decimals}f}" if abs(value) >= 1 else f"{value:.{digits}g}"
-    return text
+    return f"{value:,.{decimals}f}" if abs(value) >= 1 else f"{value:.{digits}g}"
 
 
 def show_bytes(value: float, digits: int = 4) -> str:
@@ -252,7 +284,11 @@ def show_flop(value: float) -> str:
 
 def show_time(value: float) -> str:
     """Print a time with three digits: ``14.7 ms``."""
-    return _scaled(value, ((60, "min"), (1, "s"), (1e-3, "ms"), (1e-6, "us")), 3) if value < 6000 else f"{_significant(value / 3600, 3)} h"
+    return (
+        _scaled(value, ((60, "min"), (1, "s"), (1e-3, "ms"), (1e-6, "us")), 3)
+        if value < 6000
+        else f"{_significant(value / 3600, 3)} h"
+    )
 
 
 def show_count(value: float) -> str:

@@ -7,6 +7,7 @@ Nothing is executed, nothing is followed, and every size is bounded before it is
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import json
@@ -16,12 +17,12 @@ import stat
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from .errors import RoofplanError, SpecError, UnknownNameError, show
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator
 
 T = TypeVar("T")
 Key = str | int
@@ -82,7 +83,9 @@ def read_bytes(path: str | Path, *, largest: int = LARGEST_FILE_BYTES) -> bytes:
                 raise SpecError("file", got="a folder, FIFO or device", wanted="a regular file", where=str(path))
             content = stream.read(largest + 1)
     if len(content) > largest:
-        raise SpecError("file", got=f"more than {largest:,} bytes", wanted=f"at most {largest:,} bytes", where=str(path))
+        raise SpecError(
+            "file", got=f"more than {largest:,} bytes", wanted=f"at most {largest:,} bytes", where=str(path)
+        )
     return content
 
 
@@ -92,7 +95,9 @@ def read_text(path: str | Path, *, largest: int = LARGEST_FILE_BYTES) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise SpecError("text", got=f"a byte that is not UTF-8 at offset {error.start}", wanted="UTF-8", where=str(path)) from error
+        raise SpecError(
+            "text", got=f"a byte that is not UTF-8 at offset {error.start}", wanted="UTF-8", where=str(path)
+        ) from error
 
 
 def read_document(path: str | Path) -> Document:
@@ -144,6 +149,7 @@ class _Builder:
         self.root: Any = None
         self.documents = 0
         self.nodes = 0
+        self._path: tuple[Key, ...] = ()
 
     def build(self, events: Iterator[Any]) -> Document:
         import yaml
@@ -178,31 +184,27 @@ class _Builder:
             return
         if len(self.open) >= DEEPEST:
             raise self._refuse(place, f"more than {DEEPEST} levels", "a flatter file")
-        value = [] if isinstance(event, yaml.SequenceStartEvent) else {}
-        self._add(value, place, is_text=False)
-        self.open.append(_Open(value, self._path))
-
-    _path: tuple[Key, ...] = ()
+        container: dict[str, Any] | list[Any] = [] if isinstance(event, yaml.SequenceStartEvent) else {}
+        self._add(container, place, is_text=False)
+        self.open.append(_Open(container, self._path))
 
     def _add(self, value: Any, place: Place, *, is_text: bool) -> None:
         """Put a value where it belongs: at the root, in a list, or as the key or value of a mapping."""
-        if not self.open:
+        top = self.open[-1] if self.open else None
+        if top is None:
             self.root, self._path = value, ()
-        elif isinstance(self.open[-1].value, list):
-            top = self.open[-1]
+        elif isinstance(top.value, list):
             self._path = (*top.path, len(top.value))
-            top.value.append(value)  # type: ignore[union-attr]  # narrowed by the test above
-        elif self.open[-1].key is None:
-            top = self.open[-1]
+            top.value.append(value)
+        elif top.key is None:
             if not is_text:
                 raise self._refuse(place, "a key that is not text", "a text as key (quote it)")
             if value in top.value:
                 raise self._refuse(place, f"the key {value!r} a second time", "each key once")
             top.key, self._path = value, (*top.path, value)
         else:
-            top = self.open[-1]
-            self._path = (*top.path, top.key or "")
-            top.value[top.key] = value  # type: ignore[call-overload]  # a mapping: lists were handled above
+            self._path = (*top.path, top.key)
+            top.value[top.key] = value
             top.key = None
         self.places[self._path] = place
 
@@ -237,40 +239,53 @@ def parse_json(text: str, name: str) -> Document:
 
     The places of its values are found by reading it once more as YAML, of which JSON is a part, when an error needs them.
     """
-
-    def refuse(got: str, wanted: str) -> SpecError:
-        return SpecError("JSON", got=got, wanted=wanted, where=name)
-
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(items)
-        if len(found) < len(items):
-            keys = [key for key, _ in items]
-            twice = next(key for key in keys if keys.count(key) > 1)
-            raise refuse(f"the key {twice!r} a second time", "each key once")
-        return found
-
-    def constant(text: str) -> Any:
-        raise refuse(text, "a finite number")
-
-    def integer(text: str) -> int:
-        if len(text) > _MOST_DIGITS:
-            raise refuse(f"an integer of {len(text)} digits", f"at most {_MOST_DIGITS} digits")
-        return int(text)
-
-    def number(text: str) -> float:
-        value = float(text)
-        if value in {float("inf"), float("-inf")}:
-            raise refuse(text, "a number within the range of a double")
-        return value
-
+    strict = _StrictJson(name)
     try:
-        data = json.loads(text, object_pairs_hook=pairs, parse_constant=constant, parse_int=integer, parse_float=number)
+        data = json.loads(
+            text,
+            object_pairs_hook=strict.pairs,
+            parse_constant=strict.constant,
+            parse_int=strict.integer,
+            parse_float=strict.number,
+        )
     except json.JSONDecodeError as error:
         where = f"{name}:{error.lineno}:{error.colno}"
         raise SpecError("JSON", got=error.msg, wanted="well-formed JSON", where=where) from error
     except RecursionError as error:
-        raise refuse("too many levels", f"at most {DEEPEST} levels") from error
+        raise strict.refuse("too many levels", "a flatter file") from error
     return Document(data, name, _LazyPlaces(text))
+
+
+@dataclass(frozen=True, slots=True)
+class _StrictJson:
+    """What the standard reader lets through and this one does not."""
+
+    name: str
+
+    def refuse(self, got: str, wanted: str) -> SpecError:
+        return SpecError("JSON", got=got, wanted=wanted, where=self.name)
+
+    def pairs(self, items: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(items)
+        if len(found) < len(items):
+            keys = [key for key, _ in items]
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise self.refuse(f"the key {twice!r} a second time", "each key once")
+        return found
+
+    def constant(self, text: str) -> Any:
+        raise self.refuse(text, "a finite number")
+
+    def integer(self, text: str) -> int:
+        if len(text) > _MOST_DIGITS:
+            raise self.refuse(f"an integer of {len(text)} digits", f"at most {_MOST_DIGITS} digits")
+        return int(text)
+
+    def number(self, text: str) -> float:
+        value = float(text)
+        if value in {float("inf"), float("-inf")}:
+            raise self.refuse(text, "a number within the range of a double")
+        return value
 
 
 class _LazyPlaces(dict[tuple[Key, ...], Place]):
@@ -283,10 +298,9 @@ class _LazyPlaces(dict[tuple[Key, ...], Place]):
     def get(self, path: tuple[Key, ...], default: Any = None) -> Any:
         if self._text is not None:
             text, self._text = self._text, None
-            try:
+            # JSON that YAML reads differently has no places: the error then names the file alone.
+            with contextlib.suppress(RoofplanError):
                 self.update(parse_yaml(text.replace("\t", " "), "").places)
-            except RoofplanError:
-                pass  # JSON that YAML reads differently: the error then names the file alone
         return super().get(path, default)
 
 
@@ -294,13 +308,13 @@ class _LazyPlaces(dict[tuple[Key, ...], Place]):
 
 
 @functools.cache
-def _adapter(cls: Any) -> Any:
+def _adapter(cls: Hashable) -> Any:
     from pydantic import TypeAdapter
 
     return TypeAdapter(cls)
 
 
-def json_schema(cls: Any) -> dict[str, Any]:
+def json_schema(cls: Hashable) -> dict[str, Any]:
     """Give the JSON Schema of a spec class, for editors."""
     schema: dict[str, Any] = _adapter(cls).json_schema()
     return schema
@@ -318,7 +332,7 @@ def validate(cls: type[T], document: Document, data: Any = None) -> T:
     content = document.data if data is None else data
     try:
         # JSON mode is pydantic's strict mode that still makes dataclasses from mappings and tuples from lists.
-        made: T = _adapter(cls).validate_json(json.dumps(content, allow_nan=False), strict=True)
+        made: T = _adapter(cast("Hashable", cls)).validate_json(json.dumps(content, allow_nan=False), strict=True)
     except ValidationError as error:
         raise _spec_error(error.errors(include_url=False), document) from error
     return made
@@ -419,7 +433,9 @@ class Catalogue:
         quoted = f'"{name}"'
         for slug in self.slugs():
             text = (self.folder / f"{slug}.yaml").read_text(encoding="utf-8").lower()
-            if quoted in text and any(quoted in line for line in text.splitlines() if line.lstrip().startswith(_NAME_KEYS)):
+            if quoted in text and any(
+                quoted in line for line in text.splitlines() if line.lstrip().startswith(_NAME_KEYS)
+            ):
                 return slug
         return None
 
@@ -439,7 +455,7 @@ _QUOTED = re.compile(r'"([^"]+)"')
 def looks_like_path(name: str) -> bool:
     """Whether an argument names a file rather than a catalogue entry."""
     is_file_name = name.endswith((".yaml", ".yml", ".json", ".gguf", ".safetensors"))
-    return name == "-" or is_file_name or name.startswith((".", os.sep)) or (os.sep in name and os.path.exists(name))
+    return name == "-" or is_file_name or name.startswith((".", os.sep)) or (os.sep in name and Path(name).exists())
 
 
 def load(catalogue: Catalogue, name: str, from_document: Callable[[Document], T]) -> T:

@@ -13,6 +13,7 @@ from ..errors import SpecError
 from ..quantities import Bandwidth, Bytes, Compute, Hertz, Number, PositiveCount, Watts
 
 SCHEMA = "roofplan/hardware/v1"
+NOT_MEASURED = Achieved()
 _CONFIG: dict[str, Any] = {"extra": "forbid"}
 
 Topology = Literal["switch", "mesh", "ring", "torus", "pair-bridge", "host", "network"]
@@ -128,13 +129,16 @@ class HardwareSpec:
     price: Price | None = None
     devices_per_package: PositiveCount = 1
     node_size: PositiveCount = 1
-    achieved: Achieved = Achieved()
+    achieved: Achieved = NOT_MEASURED
     confidence: Literal["verified-2", "derived", "single-source", "low"] = "single-source"
     notes: str = ""
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
 
     def __post_init__(self) -> None:
-        if all(self.peak.rate(arithmetic) is None for arithmetic in ARITHMETIC_TYPES) and self.confidence == "verified-2":
+        if (
+            all(self.peak.rate(arithmetic) is None for arithmetic in ARITHMETIC_TYPES)
+            and self.confidence == "verified-2"
+        ):
             raise ValueError("got no peak at all, want at least one dense peak for a verified device")
 
     def arithmetic(self, wanted: tuple[str, ...]) -> str:
@@ -157,7 +161,7 @@ class HardwareSpec:
         SpecError : when the device has no such unit
         """
         rate = self.peak.rate(self.arithmetic((arithmetic,)))
-        assert rate is not None  # noqa: S101  # arithmetic() has just made sure
+        assert rate is not None  # arithmetic() has just made sure
         return rate / self.memory.bandwidth
 
     def link(self, devices: int) -> Link | None:

@@ -15,9 +15,9 @@ CATALOGUE = specfiles.Catalogue(Path(str(files("roofplan.models") / "catalogue")
 
 
 def load(name: str) -> ModelSpec:
-    """Load a model by slug (``llama-3.1-8b``), Hugging Face id, alias, path (spec YAML, config.json or a folder that holds one), or from
-    standard input (``-``).
+    """Load a model by slug (``llama-3.1-8b``), Hugging Face id or alias, from a path, or from standard input (``-``).
 
+    A path is that of a spec in YAML, of a ``config.json``, or of a folder that holds one.
     An id of a quantised variant gives the same architecture with the weight format that the id implies.
 
     Raises
@@ -35,7 +35,9 @@ def from_document(document: specfiles.Document) -> ModelSpec:
     """Read a model from a document: a roofplan spec, or the ``config.json`` of a Hugging Face repository."""
     data = document.data
     if not isinstance(data, dict):
-        raise SpecError("document", got="no mapping", wanted=f"a model (schema: {SCHEMA}, or a config.json)", where=document.where())
+        raise SpecError(
+            "document", got="no mapping", wanted=f"a model (schema: {SCHEMA}, or a config.json)", where=document.where()
+        )
     if "schema" not in data:
         from .huggingface import from_config
 
@@ -48,7 +50,10 @@ def _with_lists(layers: Any) -> Any:
     if not isinstance(layers, list):
         return layers
     keys = ("attention", "mlp")
-    single = [{key: [layer[key]] for key in keys if isinstance(layer.get(key), dict)} if isinstance(layer, dict) else {} for layer in layers]
+    single = [
+        {key: [layer[key]] for key in keys if isinstance(layer.get(key), dict)} if isinstance(layer, dict) else {}
+        for layer in layers
+    ]
     return [{**layer, **lists} if lists else layer for layer, lists in zip(layers, single, strict=True)]
 
 

@@ -38,7 +38,9 @@ def from_config(document: Document) -> ModelSpec:
     if builder is None:
         known = ", ".join(families())
         hint = f"known: {known}; or describe the model in a spec (schema: roofplan/model/v1)"
-        raise UnknownNameError("model_type", got=kind or "nothing", wanted="a known architecture", where=document.where(), hint=hint)
+        raise UnknownNameError(
+            "model_type", got=kind or "nothing", wanted="a known architecture", where=document.where(), hint=hint
+        )
     try:
         return _spec(document, config, builder(config))
     except ValueError as error:  # a spec class refused what the configuration says
@@ -75,7 +77,9 @@ def _spec(document: Document, config: Config, shape: Shape) -> ModelSpec:
         norm_bias=shape.norm_bias,
         head_bias=shape.head_bias,
         other_parameters=tuple(
-            OtherParameters(name=name, count=count, read_per_step=read, source=why) for name, count, read, why in shape.other if count
+            OtherParameters(name=name, count=count, read_per_step=read, source=why)
+            for name, count, read, why in shape.other
+            if count
         ),
     )
 
@@ -119,7 +123,9 @@ def _weights(config: Config) -> str:
         case "awq" | "gptq" if quantisation.get("bits", 4) == 4:
             return "int4-g32" if quantisation.get("group_size") == 32 else "int4-g128"
     hint = "describe the model in a spec, or remove the key and give --weights"
-    raise config.error("quantization_config", got=method or "no quant_method", wanted="fp8, mxfp4, awq or gptq of 4 bits", hint=hint)
+    raise config.error(
+        "quantization_config", got=method or "no quant_method", wanted="fp8, mxfp4, awq or gptq of 4 bits", hint=hint
+    )
 
 
 def _modelopt(config: Config) -> dict[str, Any]:

@@ -32,7 +32,8 @@ class Tagged:
         """Delegate to pydantic's Discriminator."""
         from pydantic import Discriminator
 
-        return Discriminator(self.key).__get_pydantic_core_schema__(source, handler)
+        build: Any = Discriminator(self.key).__get_pydantic_core_schema__
+        return build(source, handler)
 
 
 # ------------------------------------------------------------------------------------------------ mixers
@@ -74,7 +75,9 @@ class Attention:
         if self.num_heads % self.num_kv_heads:
             raise ValueError(f"got {self.num_heads} heads over {self.num_kv_heads} KV heads, want a multiple")
         if (self.window is None) != (self.kind == "full"):
-            raise ValueError(f"got window {self.window}, want {'none for full' if self.window else 'one for ' + self.kind} attention")
+            raise ValueError(
+                f"got window {self.window}, want {'none for full' if self.window else 'one for ' + self.kind} attention"
+            )
 
     @property
     def value_dim(self) -> int:

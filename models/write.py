@@ -40,8 +40,13 @@ def _fields(item: Any) -> dict[str, Any]:
 
 
 def _block(item: Any) -> list[str]:
-    pairs = [(name, value[0] if name in _SINGLE and len(value) == 1 else value) for name, value in _fields(item).items()]
-    return [f"{'  - ' if position == 0 else '    '}{name}: {_flow(value, name)}" for position, (name, value) in enumerate(pairs)]
+    pairs = [
+        (name, value[0] if name in _SINGLE and len(value) == 1 else value) for name, value in _fields(item).items()
+    ]
+    return [
+        f"{'  - ' if position == 0 else '    '}{name}: {_flow(value, name)}"
+        for position, (name, value) in enumerate(pairs)
+    ]
 
 
 def _inline_item(item: Any) -> list[str]:
@@ -54,6 +59,11 @@ def _flow(value: Any, name: str) -> str:
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_flow(inner, name) for inner in value) + "]"
     if isinstance(value, str):
-        plain = name not in _ALWAYS_QUOTED and set(value) <= _PLAIN and value[:1].isalpha() and value not in {"true", "false", "null"}
+        plain = (
+            name not in _ALWAYS_QUOTED
+            and set(value) <= _PLAIN
+            and value[:1].isalpha()
+            and value not in {"true", "false", "null"}
+        )
         return value if plain else json.dumps(value, ensure_ascii=False)
     return json.dumps(value)

@@ -1,7 +1,7 @@
 """Closed forms of batching for one model on one device (or one even shard): throughput, crossover, and what limits the batch.
 
-The convention is that of the textbook: one roof over the whole step, W bytes of weights and 2 N FLOP per token. Give stored weight bytes and
-all parameters for the classic figures, or those read and multiplied (formulas F4.3, F2.5) for sharper ones.
+The convention is that of the textbook: one roof over the whole step, W bytes of weights and 2 N FLOP per token. Give stored weight
+bytes and all parameters for the classic figures, or those read and multiplied (formulas F4.3, F2.5) for sharper ones.
 
 Symbols: B batch, W weight bytes, N parameters per token, L context, c cache bytes per token, r ridge in FLOP per byte.
 Sources: formulas F7.1 to F7.6; jax-ml/scaling-book, inference.md.
@@ -67,7 +67,9 @@ def batch_within_latency(
     return max(0, math.floor(min(by_memory, by_compute)))
 
 
-def batch_within_memory(budget_bytes: float, weight_bytes: float, other_bytes: float, cache_bytes_per_sequence: float) -> int:
+def batch_within_memory(
+    budget_bytes: float, weight_bytes: float, other_bytes: float, cache_bytes_per_sequence: float
+) -> int:
     """Largest batch that a budget holds, floor((u C - W - other) / (L c)) (formula F7.5).
 
     Raises

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..quantities import show_bytes, show_count
 from .kv_cache import CacheLayout, CacheTerm, cache_layout
-from .results import Answer, Explanation, Warning_
+from .results import Answer, Explanation, Notice
 
 if TYPE_CHECKING:
     from ..engines.spec import NumberFormat
@@ -31,13 +31,13 @@ class KvResult(Answer):
     command: ClassVar[str] = "kv"
 
     @property
-    def warnings(self) -> tuple[Warning_, ...]:
+    def warnings(self) -> tuple[Notice, ...]:
         """A context beyond the model's."""
         limit = self.model.max_context
         if limit is None or self.context <= limit:
             return ()
         message = f"{self.context:,} tokens exceed the {limit:,} that {self.model.name} was published for"
-        return (Warning_("context_exceeds_model", message),)
+        return (Notice("context_exceeds_model", message),)
 
     def inputs(self) -> dict[str, Any]:
         """What was asked."""
@@ -100,7 +100,10 @@ def explain_cache(model: ModelSpec, cache: CacheLayout, tokens: int) -> tuple[Ex
     size = f"{cache.kv_format.bytes_per_element:g} B"
     source = _source(model)
     growing = [term for term in cache.terms if term.grows and not term.index]
-    parts = " + ".join(f"{term.layers} layers x {term.elements} elements{_every(term)}" for term in growing) or "no layer grows"
+    parts = (
+        " + ".join(f"{term.layers} layers x {term.elements} elements{_every(term)}" for term in growing)
+        or "no layer grows"
+    )
     per_token = Explanation(
         "kv.bytes_per_token",
         f"{show_bytes(cache.bytes_per_token)} ({cache.bytes_per_token:,} B)",

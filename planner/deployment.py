@@ -68,7 +68,11 @@ class Deployment:
     def __post_init__(self) -> None:
         check_layout(self.model, self.layout)
         workload = self.workload
-        for name, size in (("prompt", workload.prompt), ("output", workload.output), ("concurrency", workload.concurrency)):
+        for name, size in (
+            ("prompt", workload.prompt),
+            ("output", workload.output),
+            ("concurrency", workload.concurrency),
+        ):
             if size < 1:
                 raise DomainError(f"--{name}", got=size, wanted="at least 1")
         if self.max_model_len is not None and workload.length > self.max_model_len:

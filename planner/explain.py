@@ -17,7 +17,13 @@ def explain_size(r: SizeResult) -> tuple[Explanation, ...]:
     """Explain every figure of a sizing, in the order in which they follow from one another."""
     d = r.deployment
     cache = cache_layout(d.model, d.formats.kv)
-    lines = [_weights(r), *explain_cache(d.model, cache, d.workload.length), _kv_budget(r), _concurrency(r), _context(r)]
+    lines = [
+        _weights(r),
+        *explain_cache(d.model, cache, d.workload.length),
+        _kv_budget(r),
+        _concurrency(r),
+        _context(r),
+    ]
     lines += [_ridge(r), _prefill_bound(r), _decode_bound(r), _compute_bound_batch(r)]
     if r.times is not None:
         lines += [_ttft(r), _tpot(r), _throughput(r)]
@@ -40,16 +46,23 @@ def _weights(r: SizeResult) -> Explanation:
 
     d = r.deployment
     counted = [(kind, count) for kind, count in count_parameters(d.model).by_class.items() if count]
-    numbers = " + ".join(f"{count:,} {kind} x {d.formats.weights[kind].bits_per_element / 8:g} B" for kind, count in counted)
+    numbers = " + ".join(
+        f"{count:,} {kind} x {d.formats.weights[kind].bits_per_element / 8:g} B" for kind, count in counted
+    )
     loaded = [part for part in d.model.parts if part.loaded]
-    numbers += "".join(f" + {part.parameters:,} {part.name} x {d.formats.weights['other'].bits_per_element / 8:g} B" for part in loaded)
+    numbers += "".join(
+        f" + {part.parameters:,} {part.name} x {d.formats.weights['other'].bits_per_element / 8:g} B" for part in loaded
+    )
     formats = {d.formats.weights[kind].name: d.formats.weights[kind].source for kind, _ in counted}
     return Explanation(
         "model.weights_bytes",
         f"{show_bytes(r.model.weights_bytes)} ({r.model.weights_bytes:,} B); {show_bytes(r.memory.weights_bytes)} on the fullest device",
         "sum over tensor classes of parameters x bytes per parameter (F4.2)",
         numbers,
-        (("shape", f"{r.model.parameters_total:,} parameters", _model_source(r)), *(("format", n, s) for n, s in formats.items())),
+        (
+            ("shape", f"{r.model.parameters_total:,} parameters", _model_source(r)),
+            *(("format", n, s) for n, s in formats.items()),
+        ),
     )
 
 
@@ -58,7 +71,9 @@ def _kv_budget(r: SizeResult) -> Explanation:
     given = "given" if d.memory.total_bytes is not None else _source_of(r, "memory")
     utilization = "given" if d.memory.utilization is not None else d.engine.sources["memory_utilization"]
     runtime = "given" if d.memory.runtime_bytes is not None else d.engine.sources["runtime"]
-    activation = "given" if d.memory.activation_bytes is not None else f"F5.2 at {d.engine.max_batched_tokens} tokens, F5.3"
+    activation = (
+        "given" if d.memory.activation_bytes is not None else f"F5.2 at {d.engine.max_batched_tokens} tokens, F5.3"
+    )
     return Explanation(
         "memory.kv_budget_bytes",
         f"{show_bytes(plan.kv_budget_bytes)} per device",
@@ -154,7 +169,7 @@ def _compute_bound_batch(r: SizeResult) -> Explanation:
 
 
 def _ttft(r: SizeResult) -> Explanation:
-    assert r.times is not None  # noqa: S101  # the caller has checked
+    assert r.times is not None  # the caller has checked
     ttft, alone = r.times.latency.ttft_s, r.times.latency.ttft_alone_s
     queue = r.times.states[2].queue_s
     waiting = f"; {show_time(queue)} of it waiting for memory" if queue else ""
@@ -169,7 +184,7 @@ def _ttft(r: SizeResult) -> Explanation:
 
 
 def _tpot(r: SizeResult) -> Explanation:
-    assert r.times is not None  # noqa: S101  # the caller has checked
+    assert r.times is not None  # the caller has checked
     tpot, state = r.times.latency.tpot_s, r.times.states[2]
     return Explanation(
         "latency.tpot_s",
@@ -183,7 +198,7 @@ def _tpot(r: SizeResult) -> Explanation:
 
 
 def _throughput(r: SizeResult) -> Explanation:
-    assert r.times is not None  # noqa: S101  # the caller has checked
+    assert r.times is not None  # the caller has checked
     rate, state, d = r.times.throughput.output_tokens_per_s, r.times.states[2], r.deployment
     return Explanation(
         "throughput.output_tokens_per_s",

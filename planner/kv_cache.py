@@ -124,7 +124,11 @@ def mixer_terms(mixer: Mixer, layers: int, tp: int = 1) -> tuple[CacheTerm, ...]
             indexer = mixer.indexer
             latent = mixer.kv_lora_rank + mixer.qk_rope_head_dim
             term = CacheTerm("latent", layers, latent, reads=indexer.top_k if indexer else None)
-            keys = () if indexer is None or indexer.shared else (CacheTerm("index keys", layers, indexer.head_dim, index=True),)
+            keys = (
+                ()
+                if indexer is None or indexer.shared
+                else (CacheTerm("index keys", layers, indexer.head_dim, index=True),)
+            )
             return (term, *keys)
         case CompressedAttention():
             window = CacheTerm(f"window {mixer.window}", layers, mixer.head_dim, window=mixer.window)
@@ -133,7 +137,12 @@ def mixer_terms(mixer: Mixer, layers: int, tp: int = 1) -> tuple[CacheTerm, ...]
             # The indexer's keys are part of the compressed entry (published growth figures count them so).
             entry = mixer.head_dim + (mixer.indexer.head_dim if mixer.indexer else 0)
             label = f"one entry per {mixer.ratio}"
-            return (window, CacheTerm(label, layers, entry, every=mixer.ratio, reads=mixer.indexer.top_k if mixer.indexer else None))
+            return (
+                window,
+                CacheTerm(
+                    label, layers, entry, every=mixer.ratio, reads=mixer.indexer.top_k if mixer.indexer else None
+                ),
+            )
         case CrossAttention():
             heads = kv_heads_per_rank(mixer.num_kv_heads, tp)
             return (CacheTerm("cross", layers, 2 * heads * mixer.head_dim, fixed=mixer.memory_tokens),)
@@ -161,9 +170,18 @@ def cache_layout(model: ModelSpec, kv_format: NumberFormat, layout: Layout = SIN
         for mixer in group.attention:
             states += group.count * state_bytes(mixer, layout.tp)
             for term in mixer_terms(mixer, group.count, layout.tp):
-                key = (term.label, term.elements, term.every, term.window, term.fixed, term.reads, term.index, term.stored)
+                key = (
+                    term.label,
+                    term.elements,
+                    term.every,
+                    term.window,
+                    term.fixed,
+                    term.reads,
+                    term.index,
+                    term.stored,
+                )
                 layers = term.layers + (merged[key].layers if key in merged else 0)
-                merged[key] = CacheTerm(term.label, layers, *key[1:])  # type: ignore[arg-type]  # key holds the fields in order
+                merged[key] = CacheTerm(term.label, layers, *key[1:])
     return CacheLayout(tuple(merged.values()), states, kv_format)
 
 

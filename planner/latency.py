@@ -59,7 +59,9 @@ def prefill_s(
     )
 
 
-def steady_state(model: StepModel, workload: Workload, users: int, slots: int, largest_chunk: int, stages: int = 1) -> SteadyState:
+def steady_state(
+    model: StepModel, workload: Workload, users: int, slots: int, largest_chunk: int, stages: int = 1
+) -> SteadyState:
     """Find the steady state of ``users`` in a closed loop on a replica whose cache holds ``slots`` of their sequences.
 
     Decoding sequences are the share of running ones that is not in prefill; each sees the marginal prefill time of every other running one

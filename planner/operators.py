@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..models.spec import Attention, CompressedAttention, CrossAttention, LatentAttention, Moe, Recurrent
 from .kv_cache import mixer_terms, state_bytes
@@ -383,7 +383,9 @@ def _scores(
     heads, width = _query_heads(mixer, tp)
     for position, term in enumerate(terms):
         cap = min(term.window or math.inf, term.reads * term.every if term.reads else math.inf)
-        index_width = mixer.indexer.head_dim if isinstance(mixer, CompressedAttention) and mixer.indexer and term.reads else 0
+        index_width = (
+            mixer.indexer.head_dim if isinstance(mixer, CompressedAttention) and mixer.indexer and term.reads else 0
+        )
         yield Scores(
             f"attention {phase}",
             arithmetic,

@@ -78,7 +78,9 @@ def check_layout(model: ModelSpec, layout: Layout, devices: int | None = None) -
     for heads in sorted(_head_counts(model)):
         if heads % layout.tp:
             hint = f"{_divisors(heads)} divide them"
-            raise LayoutError("--tp", got=layout.tp, wanted=f"a divisor of the {heads} heads of {model.name}", hint=hint)
+            raise LayoutError(
+                "--tp", got=layout.tp, wanted=f"a divisor of the {heads} heads of {model.name}", hint=hint
+            )
     _check_experts(model, layout)
 
 

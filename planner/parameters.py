@@ -170,7 +170,9 @@ def _cross(a: CrossAttention, hidden: int, tp: int) -> Tensors:
     return Tensors(
         (
             Matrix("cross_q", "attention", hidden, queries),
-            Matrix("cross_kv", "attention", a.source_size or hidden, 2 * keys, used=0),  # once per memory, not per token
+            Matrix(
+                "cross_kv", "attention", a.source_size or hidden, 2 * keys, used=0
+            ),  # once per memory, not per token
             Matrix("cross_o", "attention", queries, hidden),
         ),
         (queries + 2 * keys + hidden if a.bias else 0) + (2 * a.head_dim if a.qk_norm else 0),
@@ -302,8 +304,11 @@ def stored_bytes(model: ModelSpec, formats: Formats, layout: Layout = SINGLE) ->
     per_class = _rank_parameters(model, layout)
     table = model.hidden_size * divided(model.vocab_size, layout.tp)
     positions = model.learned_positions * model.hidden_size
-    front = {"embedding": table + positions}
-    back = {"head": table + (model.vocab_size if model.head_bias else 0), "norm": model.final_norms * _norm_size(model)}
+    front: dict[TensorClass, int] = {"embedding": table + positions}
+    back: dict[TensorClass, int] = {
+        "head": table + (model.vocab_size if model.head_bias else 0),
+        "norm": model.final_norms * _norm_size(model),
+    }
     parts = sum(part.parameters for part in model.parts if part.loaded)
     other = sum(other.count for other in model.other_parameters) + parts
     layers = _bytes(per_class, formats)

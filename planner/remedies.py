@@ -29,9 +29,15 @@ def _changes(d: Deployment, plan: MemoryPlan) -> Iterator[str]:
     ranks = _enough_ranks(d)
     if ranks is not None:
         yield f"{ranks * d.layout.pp * d.layout.dp} devices (--tp {ranks})"
-    needed = plan.sequences * plan.kv_bytes_per_sequence + plan.activation_bytes + plan.non_torch_bytes + plan.graph_bytes
+    needed = (
+        plan.sequences * plan.kv_bytes_per_sequence + plan.activation_bytes + plan.non_torch_bytes + plan.graph_bytes
+    )
     share = (plan.budget_bytes - needed) / plan.weights_bytes
-    weight_format = d.formats.weights["mlp"] if d.formats.weights["mlp"].bits <= d.formats.weights["experts"].bits else d.formats.weights["experts"]
+    weight_format = (
+        d.formats.weights["mlp"]
+        if d.formats.weights["mlp"].bits <= d.formats.weights["experts"].bits
+        else d.formats.weights["experts"]
+    )
     bits = share * weight_format.bits_per_element
     if bits >= _FEWEST_BITS:
         yield f"weights of at most {bits:.1f} bits (now {weight_format.bits_per_element:g})"

@@ -22,7 +22,7 @@ class Assumption:
 
 
 @dataclass(frozen=True, slots=True)
-class Warning_:
+class Notice:
     """Something that the user should know about the answer: a stable code, and one sentence."""
 
     code: str
@@ -60,7 +60,7 @@ class Answer:
     command: ClassVar[str] = ""
 
     @property
-    def warnings(self) -> tuple[Warning_, ...]:
+    def warnings(self) -> tuple[Notice, ...]:
         """What the user should know."""
         return ()
 

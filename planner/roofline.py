@@ -47,7 +47,9 @@ def smooth_max(compute_s: float, memory_s: float, p: float = math.inf) -> float:
     return longest * float(((compute_s / longest) ** p + (memory_s / longest) ** p) ** (1 / p))
 
 
-def gemm_intensity(rows: int, inputs: int, outputs: int, weight_bytes: float = 2.0, activation_bytes: float = 2.0) -> float:
+def gemm_intensity(
+    rows: int, inputs: int, outputs: int, weight_bytes: float = 2.0, activation_bytes: float = 2.0
+) -> float:
     """Intensity of [rows, inputs] x [inputs, outputs] with every operand moved once (formula F1.4).
 
     >>> gemm_intensity(2048, 4096, 4096)

@@ -14,7 +14,7 @@ from .operators import Load
 from .parameters import count_parameters, stored_bytes
 from .ranges import Range
 from .remedies import remedies
-from .results import Answer, Assumption, Explanation, Warning_
+from .results import Answer, Assumption, Explanation, Notice
 from .step import NOMINAL, Efficiency, StepModel
 
 if TYPE_CHECKING:
@@ -146,10 +146,12 @@ class SizeResult(Answer):
     @property
     def faster_than_reading(self) -> bool | None:
         """Whether one user's tokens come faster than people read (5 to 10 tokens/s); None when nothing fits."""
-        return None if self.times is None else self.times.throughput.per_user_tokens_per_s.expected >= READING_TOKENS_PER_S
+        return (
+            None if self.times is None else self.times.throughput.per_user_tokens_per_s.expected >= READING_TOKENS_PER_S
+        )
 
     @property
-    def warnings(self) -> tuple[Warning_, ...]:
+    def warnings(self) -> tuple[Notice, ...]:
         """What the user should know about this answer."""
         return tuple(_warnings(self.deployment))
 
@@ -194,7 +196,9 @@ class SizeResult(Answer):
                 "max_batch_compute_bound_reason": never,
             },
             "latency": times.latency if times else dict.fromkeys(latency_names, None) | {"reason": empty["reason"]},
-            "throughput": times.throughput if times else dict.fromkeys(throughput_names, None) | {"reason": empty["reason"]},
+            "throughput": times.throughput
+            if times
+            else dict.fromkeys(throughput_names, None) | {"reason": empty["reason"]},
             "intensity": self.intensity,
             "work": self.work,
             "bottleneck": {"prefill": self.prefill_limit, "decode": self.decode_limit},
@@ -263,7 +267,7 @@ def size_deployment(d: Deployment) -> SizeResult:
         capacity=capacity,
         max_batch_compute_bound=_compute_bound_batch(d, parameters),
         intensity=_intensity(d, nominal, prefill, decode),
-        work=_work(d, nominal, parameters, prefill, decode),
+        work=_work(d, nominal, parameters, decode),
         prefill_limit="capacity" if times is None else models[2].bottleneck(prefill),
         decode_limit="capacity" if times is None or too_many else models[2].bottleneck(decode),
         times=times,
@@ -372,7 +376,7 @@ def _intensity(d: Deployment, model: StepModel, prefill: Load, decode: Load) -> 
     return IntensityFigures(of(prefill), of(decode), _ridge(d), main_arithmetic(d))
 
 
-def _work(d: Deployment, model: StepModel, parameters: ParameterCount, prefill: Load, decode: Load) -> WorkFigures:
+def _work(d: Deployment, model: StepModel, parameters: ParameterCount, decode: Load) -> WorkFigures:
     workload, ranks = d.workload, d.layout.tp
     pieces = list(chunks(workload.prompt, d.engine.max_batched_tokens))
     cache = cache_layout(d.model, d.formats.kv)
@@ -390,20 +394,20 @@ def _work(d: Deployment, model: StepModel, parameters: ParameterCount, prefill: 
     )
 
 
-def _warnings(d: Deployment) -> list[Warning_]:
+def _warnings(d: Deployment) -> list[Notice]:
     warnings = []
     limit = d.model.max_context
     if limit is not None and d.workload.length > limit:
         message = f"{d.workload.length:,} tokens exceed the {limit:,} that {d.model.name} was published for"
-        warnings.append(Warning_("context_exceeds_model", message))
+        warnings.append(Notice("context_exceeds_model", message))
     replica = d.layout.tp * d.layout.pp
     if replica > 1 and d.hardware.link(replica) is None:
         message = f"no link between {replica} x {d.hardware.name} is known: exchanges are taken as free"
-        warnings.append(Warning_("interconnect_unknown", message))
+        warnings.append(Notice("interconnect_unknown", message))
     main, used = d.formats.weights[main_class(d)], main_arithmetic(d)
     if used != main.arithmetic[0]:
         message = f"{main.name} weights are multiplied in {used} on {d.hardware.name} with {d.formats.activations.name} activations"
-        warnings.append(Warning_("arithmetic_fallback", message))
+        warnings.append(Notice("arithmetic_fallback", message))
     return warnings
 
 
@@ -415,13 +419,20 @@ def _assumptions(result: SizeResult) -> list[Assumption]:
         Assumption(name, band.expected, f"{file}: {band.source}", band.kind) for name, band, file in achieved_shares(d)
     ]
     listed += [
-        Assumption("max_batched_tokens", engine.max_batched_tokens, f"{profile}: {engine.sources['max_batched_tokens']}", "measured"),
+        Assumption(
+            "max_batched_tokens",
+            engine.max_batched_tokens,
+            f"{profile}: {engine.sources['max_batched_tokens']}",
+            "measured",
+        ),
     ]
     if overrides.utilization is None:
         source = engine.sources["memory_utilization"]
         listed.append(Assumption("memory_utilization", engine.memory_utilization, f"{profile}: {source}", "measured"))
     if overrides.runtime_bytes is None:
-        listed.append(Assumption("runtime_bytes", engine.runtime, f"{profile}: {engine.sources['runtime']}", "measured"))
+        listed.append(
+            Assumption("runtime_bytes", engine.runtime, f"{profile}: {engine.sources['runtime']}", "measured")
+        )
     if overrides.activation_bytes is None:
         source = "T b_a (2 d + 3 d_ff / tp) and float32 logits (formulas F5.2, F5.3): an order of magnitude"
         listed.append(Assumption("activation_bytes", plan.activation_bytes, source, "derived"))

@@ -78,8 +78,12 @@ def _remarks(r: SizeResult) -> tuple[str, ...]:
     if not r.fits:
         remarks += [f"to make it fit: {remedy}" for remedy in r.remedies]
     if r.times is not None:
-        remarks.append("TTFT is in steady state at this concurrency, with waiting and interference; 'alone' is one request on an idle server.")
-        remarks.append("roof: the bound at nominal rates. low to high: the spread of rates that kernels reach. --explain shows the work.")
+        remarks.append(
+            "TTFT is in steady state at this concurrency, with waiting and interference; 'alone' is one request on an idle server."
+        )
+        remarks.append(
+            "roof: the bound at nominal rates. low to high: the spread of rates that kernels reach. --explain shows the work."
+        )
     return tuple(remarks)
 
 
@@ -90,7 +94,11 @@ def _memory(r: SizeResult) -> Section:
         ("total, as the driver reports it", show_bytes(plan.total_bytes), ""),
         ("usable", show_bytes(plan.budget_bytes), f"x {plan.utilization:g}"),
         ("weights", show_bytes(plan.weights_bytes), f"{show_parameters(r.model.parameters_total)} parameters"),
-        ("activations", show_bytes(plan.activation_bytes), f"{show_count(d.engine.max_batched_tokens)} tokens at a time"),
+        (
+            "activations",
+            show_bytes(plan.activation_bytes),
+            f"{show_count(d.engine.max_batched_tokens)} tokens at a time",
+        ),
         ("runtime", show_bytes(plan.non_torch_bytes), ""),
         ("KV cache", show_bytes(plan.kv_budget_bytes), f"{show_bytes(r.kv.bytes_per_token_per_device)} per token"),
         ("free at this concurrency", show_bytes(plan.free_bytes), f"after {sequences}"),
@@ -104,7 +112,11 @@ def _capacity(r: SizeResult) -> Section:
     by_model = limit is not None and capacity.max_context == limit
     rows = (
         ("KV cache holds", f"{show_count(capacity.kv_tokens)} tokens", "all replicas"),
-        ("sequences at full length", show_count(capacity.max_concurrency), f"{show_count(r.deployment.workload.concurrency)} asked for"),
+        (
+            "sequences at full length",
+            show_count(capacity.max_concurrency),
+            f"{show_count(r.deployment.workload.concurrency)} asked for",
+        ),
         ("longest single sequence", f"{longest} tokens", "the model's limit" if by_model else "by memory"),
     )
     return Section("Capacity", ("", "", ""), rows)
@@ -142,7 +154,13 @@ def _limits(r: SizeResult) -> Section:
         ("decode is compute-bound", "never" if bound is None else f"from batch {bound:,.0f}", beyond),
     ]
     if r.work.crossover_batch is not None:
-        rows.append(("KV reads equal the weights", f"at batch {r.work.crossover_batch:.1f}", "throughput is then half its limit"))
+        rows.append(
+            (
+                "KV reads equal the weights",
+                f"at batch {r.work.crossover_batch:.1f}",
+                "throughput is then half its limit",
+            )
+        )
     return Section("What binds", ("", "", ""), tuple(rows))
 
 
@@ -161,7 +179,12 @@ def kv_report(r: KvResult) -> Report:
         rows.append((f"per token on each of {r.layout.tp} ranks", show_bytes(rank), f"{rank:,} B"))
         rows.append(("per token on all ranks together", show_bytes(rank * r.layout.tp), f"{rank * r.layout.tp:,} B"))
     groups = tuple(
-        (f"{term.layers} x {term.label}", f"{term.elements:,}", f"{term.entries(r.context):,}" if term.stored else "shared", show_bytes(size))
+        (
+            f"{term.layers} x {term.label}",
+            f"{term.elements:,}",
+            f"{term.entries(r.context):,}" if term.stored else "shared",
+            show_bytes(size),
+        )
         for term, size in r.whole.by_term(r.context)
     )
     contexts = tuple((f"{context:,}", show_bytes(r.whole.bytes_per_sequence(context))) for context in r.contexts())

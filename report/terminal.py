@@ -71,7 +71,12 @@ def _print_section(out: Console, section: Section) -> None:
     from rich.text import Text
 
     out.print(Text(section.title, style="bold cyan"))
-    table = Table(box=SIMPLE_HEAD if any(section.header) else None, show_header=any(section.header), pad_edge=True, show_edge=False)
+    table = Table(
+        box=SIMPLE_HEAD if any(section.header) else None,
+        show_header=any(section.header),
+        pad_edge=True,
+        show_edge=False,
+    )
     last = len(section.header) - 1
     for position, name in enumerate(section.header):
         is_figure = position > 0 and (position < last or any(section.header))

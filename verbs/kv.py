@@ -17,7 +17,6 @@ def kv(
     """Count the KV cache of a model: per token, per sequence, by layer group and by context.
 
     Examples:
-
     roofplan kv llama-3.1-8b
 
     roofplan kv gemma-3-27b --context 32768 --explain

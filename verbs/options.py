@@ -68,7 +68,9 @@ Hardware = Annotated[
     str,
     typer.Argument(metavar="HARDWARE", help="Name, alias, spec YAML, or -.", autocompletion=complete_hardware),
 ]
-Prompt = Annotated[str, typer.Option("--prompt", metavar="TOKENS", help="Tokens of a prompt.", rich_help_panel=_WORKLOAD)]
+Prompt = Annotated[
+    str, typer.Option("--prompt", metavar="TOKENS", help="Tokens of a prompt.", rich_help_panel=_WORKLOAD)
+]
 Output = Annotated[
     str, typer.Option("--output", metavar="TOKENS", help="Tokens that a request generates.", rich_help_panel=_WORKLOAD)
 ]
@@ -78,15 +80,11 @@ Concurrency = Annotated[
 ]
 Devices = Annotated[
     str | None,
-    typer.Option(
-        "--devices", metavar="N", help="Devices; those no layout names go to --tp.", rich_help_panel=_LAYOUT
-    ),
+    typer.Option("--devices", metavar="N", help="Devices; those no layout names go to --tp.", rich_help_panel=_LAYOUT),
 ]
 Tp = Annotated[str | None, typer.Option("--tp", metavar="N", help="Tensor-parallel ranks.", rich_help_panel=_LAYOUT)]
 Pp = Annotated[str | None, typer.Option("--pp", metavar="N", help="Pipeline stages.", rich_help_panel=_LAYOUT)]
-Dp = Annotated[
-    str | None, typer.Option("--dp", metavar="N", help="Data-parallel replicas.", rich_help_panel=_LAYOUT)
-]
+Dp = Annotated[str | None, typer.Option("--dp", metavar="N", help="Data-parallel replicas.", rich_help_panel=_LAYOUT)]
 Ep = Annotated[
     str | None,
     typer.Option("--ep", metavar="N", help="Ranks over which experts are spread.", rich_help_panel=_LAYOUT),

@@ -33,7 +33,6 @@ def size(
     """Size a model on devices: does it fit, for how many users, how fast, and what limits it.
 
     Examples:
-
     roofplan size llama-3.1-8b h100-sxm --prompt 4096 --output 512 --concurrency 64
 
     roofplan size llama-3-70b a100-80gb --devices 2 --weights int8 --explain

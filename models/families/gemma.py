@@ -47,7 +47,10 @@ def gemma4(c: Config) -> Shape:
 
 
 def _per_layer_inputs(c: Config, count: int, size: int) -> list[tuple[str, int, bool, str]]:
-    hidden, source = c.count("hidden_size"), "transformers, modeling_gemma4.py; the published total is reproduced to the unit"
+    hidden, source = (
+        c.count("hidden_size"),
+        "transformers, modeling_gemma4.py; the published total is reproduced to the unit",
+    )
     rows = c.optional("vocab_size_per_layer_input") or c.count("vocab_size")
     return [
         ("per-layer input tables", rows * count * size, False, source),

@@ -22,7 +22,13 @@ def falcon(c: Config) -> Shape:
     """Falcon: attention and MLP in parallel; one KV head (7B) or groups (40B, 180B, with a norm for each branch)."""
     new = c.flag("new_decoder_architecture")
     heads = c.count("num_attention_heads", "n_head")
-    kv_heads = c.count("num_kv_heads", "n_head_kv", default=heads) if new else 1 if c.flag("multi_query", default=True) else heads
+    kv_heads = (
+        c.count("num_kv_heads", "n_head_kv", default=heads)
+        if new
+        else 1
+        if c.flag("multi_query", default=True)
+        else heads
+    )
     bias = c.flag("bias")
     mixer = attention(c, num_kv_heads=kv_heads, qkv_bias=bias, out_bias=bias)
     mlp = plain(c.count("ffn_hidden_size", default=4 * c.count("hidden_size")), bias=bias)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..config import Config, Shape, family
-from ..spec import CrossAttention, LayerGroup, Mlp
+from ..spec import Attention, CrossAttention, LayerGroup, Mlp
 from ._parts import attention, by_layer_types, experts, gated, head_dim, num_layers, shared_expert
 
 
@@ -61,7 +61,9 @@ def mllama(c: Config) -> Shape:
     return Shape(layers, other=[("cross-attention gates", 2 * len(crossing), False, source)])
 
 
-_IMAGE_TOKENS = 4 * 1601  # four tiles of (560 / 14)^2 patches and a class token each (max_num_tiles, image_size, patch_size)
+_IMAGE_TOKENS = (
+    4 * 1601
+)  # four tiles of (560 / 14)^2 patches and a class token each (max_num_tiles, image_size, patch_size)
 
 
 @family("nemotron-nas")
@@ -79,7 +81,7 @@ def nemotron_nas(c: Config) -> Shape:
     return Shape(layers)
 
 
-def _grouped_heads(c: Config, group: object) -> object:
+def _grouped_heads(c: Config, group: object) -> Attention:
     if not isinstance(group, int) or group < 1:
         raise c.error("block_configs", got=f"n_heads_in_group {group!r}", wanted="a whole number")
     return attention(c, num_kv_heads=c.count("num_attention_heads") // group)

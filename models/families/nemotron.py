@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..config import Config, Shape, family
-from ..spec import LayerGroup
+from ..spec import LayerGroup, Moe, Recurrent
 from ._parts import attention, experts, mamba2, num_layers, plain, shared_expert
 
 
@@ -27,7 +27,7 @@ def nemotron_h(c: Config) -> Shape:
     return Shape([made[letter] for letter in pattern])
 
 
-def _mamba(c: Config) -> object:
+def _mamba(c: Config) -> Recurrent:
     return mamba2(
         c.count("hidden_size"),
         c.count("mamba_num_heads"),
@@ -39,7 +39,7 @@ def _mamba(c: Config) -> object:
     )
 
 
-def _experts(c: Config) -> object:
+def _experts(c: Config) -> Moe:
     return experts(
         c,
         gated=False,
