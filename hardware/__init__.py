@@ -6,6 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from .. import specfiles
+from ..documents import Document
 from ..errors import SpecError
 from .spec import SCHEMA, HardwareSpec
 
@@ -23,7 +24,7 @@ def load(name: str) -> HardwareSpec:
     return specfiles.load(CATALOGUE, name, from_document)
 
 
-def from_document(document: specfiles.Document) -> HardwareSpec:
+def from_document(document: Document) -> HardwareSpec:
     """Read a device from a document."""
     if not isinstance(document.data, dict):
         raise SpecError("document", got="no mapping", wanted=f"a device (schema: {SCHEMA})", where=document.where())

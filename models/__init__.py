@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import specfiles
+from ..documents import Document
 from ..errors import SpecError
 from .spec import SCHEMA, ModelSpec
 
@@ -31,7 +32,7 @@ def load(name: str) -> ModelSpec:
     return replace(spec, weights=spec.weights_of(name))
 
 
-def from_document(document: specfiles.Document) -> ModelSpec:
+def from_document(document: Document) -> ModelSpec:
     """Read a model from a document: a roofplan spec, or the ``config.json`` of a Hugging Face repository."""
     data = document.data
     if not isinstance(data, dict):

@@ -12,7 +12,7 @@ from ..errors import QuantityError, SpecError
 from ..quantities import COUNT, POSITIVE_COUNT, parse
 
 if TYPE_CHECKING:
-    from ..specfiles import Document, Key
+    from ..documents import Document, Key
     from .spec import LayerGroup
 
 _MISSING: Any = object()

@@ -17,7 +17,7 @@ from .config import Config, Shape, builder_of, families
 from .spec import LayerGroup, ModelId, ModelSpec, OtherParameters, Source
 
 if TYPE_CHECKING:
-    from ..specfiles import Document
+    from ..documents import Document
 
 _NESTED = ("text_config", "language_config", "llm_config")
 _KINDS = {"verbatim", "preset", "transcribed", "class-default", "reconstructed", "gguf-log"}

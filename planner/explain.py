@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ..quantities import show_bandwidth, show_bytes, show_compute, show_count, show_flop, show_rate, show_time
 from .caching import explain_cache
 from .kv_cache import cache_layout, stage_share
+from .notices import achieved_shares
 from .results import Explanation
 
 if TYPE_CHECKING:
@@ -209,8 +210,6 @@ def _throughput(r: SizeResult) -> Explanation:
 
 
 def _share_inputs(r: SizeResult) -> tuple[tuple[str, str, str], ...]:
-    from .sizing import achieved_shares
-
     return tuple(
         (name, f"{band.low:g} / {band.expected:g} / {band.high:g}", f"{file}: {band.source}")
         for name, band, file in achieved_shares(r.deployment)

@@ -188,3 +188,18 @@ def cache_layout(model: ModelSpec, kv_format: NumberFormat, layout: Layout = SIN
 def stage_share(model: ModelSpec, layout: Layout) -> float:
     """Share of the layers that the fullest pipeline stage holds: ceil(layers / pp) / layers."""
     return divided(model.num_layers, layout.pp) / model.num_layers
+
+
+def chunk_live_tokens(position: int, chunk: int) -> int:
+    """Tokens that chunked local attention still needs at a 0-based position: (t mod C) + 1, on average (C + 1) / 2 (formula F3.4)."""
+    return position % chunk + 1
+
+
+def evicted_live_tokens(context: int, fraction: float) -> int:
+    """Tokens that an eviction policy keeps of a context: floor(f L), recent and heavy ones together (formula F3.6; H2O)."""
+    return int(context * fraction)
+
+
+def sink_live_tokens(context: int, sinks: int, recent: int) -> int:
+    """Tokens kept with attention sinks and a recent window: min(L, s + w), constant in the end (formula F3.6; arXiv 2309.17453)."""
+    return min(context, sinks + recent)

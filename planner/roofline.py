@@ -88,6 +88,13 @@ def prefill_attention_intensity(queries_per_kv_head: int, tokens: int, *, causal
     return pairs * queries_per_kv_head / (2 * (queries_per_kv_head + 1))
 
 
+def decode_intensity(
+    parameters: float, batch: float, weight_bytes: float, context: float, cache_bytes_per_token: float
+) -> float:
+    """Intensity of a whole decode step, 2 N B / (W + B L c) (formula F1.7); its limit for an endless batch is 2 N / (L c)."""
+    return 2 * parameters * batch / (weight_bytes + batch * context * cache_bytes_per_token)
+
+
 def slowest_level_flop_per_s(peak_flop_per_s: float, levels: Sequence[tuple[float, float]]) -> float:
     """Rate under a hierarchical roof: min(F, min_k I_k W_k) over levels (intensity, bandwidth) (formula F1.8)."""
     return min([peak_flop_per_s, *(intensity * bandwidth for intensity, bandwidth in levels)])

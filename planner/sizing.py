@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from ..models.spec import Moe
 from .batching import compute_bound_batch, critical_context, crossover_batch
+from .costs import Load
 from .kv_cache import cache_layout, stage_share
 from .latency import SteadyState, chunks, prefill_s, steady_state
 from .memory import Capacity, MemoryPlan, device_cache_bytes, plan_capacity, plan_memory
-from .operators import Load
+from .notices import achieved_shares, assumptions_of, main_arithmetic, warnings_of
 from .parameters import count_parameters, stored_bytes
 from .ranges import Range
 from .remedies import remedies
@@ -20,9 +20,7 @@ from .step import NOMINAL, Efficiency, StepModel
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..engines.spec import Band
     from .deployment import Deployment
-    from .formats import TensorClass
     from .parameters import ParameterCount
 
 READING_TOKENS_PER_S = 10.0  # a fast reader takes in 5 to 10 tokens per second
@@ -153,12 +151,12 @@ class SizeResult(Answer):
     @property
     def warnings(self) -> tuple[Notice, ...]:
         """What the user should know about this answer."""
-        return tuple(_warnings(self.deployment))
+        return tuple(warnings_of(self.deployment))
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
         """Inputs that came from the engine profile or the device."""
-        return tuple(_assumptions(self))
+        return tuple(assumptions_of(self.deployment, self.memory))
 
     def inputs(self) -> dict[str, Any]:
         """What was asked."""
@@ -289,21 +287,6 @@ def kv_figures(d: Deployment) -> KvFigures:
     )
 
 
-def achieved_shares(d: Deployment) -> tuple[tuple[str, Band, str], ...]:
-    """The shares of bandwidth and peak that kernels reach: measured on the device, else those of the engine profile.
-
-    Returns (name, band, file that holds it) of ``bandwidth_share`` and ``compute_share``.
-    """
-    measured, profile = d.hardware.achieved, d.engine
-    return tuple(
-        (name, own, d.hardware.name) if own is not None else (name, usual, profile.name)
-        for name, own, usual in (
-            ("bandwidth_share", measured.bandwidth, profile.bandwidth_share),
-            ("compute_share", measured.compute, profile.compute_share),
-        )
-    )
-
-
 def efficiencies_of(d: Deployment) -> tuple[Efficiency, ...]:
     """Nominal, best, expected and worst efficiency of a deployment."""
     (_, bandwidth, _), (_, compute, _) = achieved_shares(d)
@@ -356,16 +339,6 @@ def _ridge(d: Deployment) -> float:
     return d.hardware.ridge(main_arithmetic(d))
 
 
-def main_class(d: Deployment) -> TensorClass:
-    """Tensor class of most of the work: experts where there are any, else the MLP."""
-    return "experts" if any(isinstance(part, Moe) for group in d.model.layers for part in group.mlp) else "mlp"
-
-
-def main_arithmetic(d: Deployment) -> str:
-    """Arithmetic type of most of the work."""
-    return d.formats.arithmetic(main_class(d), d.hardware)
-
-
 def _intensity(d: Deployment, model: StepModel, prefill: Load, decode: Load) -> IntensityFigures:
     def of(load: Load) -> float:
         flop, weights, cache = model.totals(load)
@@ -392,54 +365,3 @@ def _work(d: Deployment, model: StepModel, parameters: ParameterCount, decode: L
         crossover if finite else None,
         critical if finite else None,
     )
-
-
-def _warnings(d: Deployment) -> list[Notice]:
-    warnings = []
-    limit = d.model.max_context
-    if limit is not None and d.workload.length > limit:
-        message = f"{d.workload.length:,} tokens exceed the {limit:,} that {d.model.name} was published for"
-        warnings.append(Notice("context_exceeds_model", message))
-    replica = d.layout.tp * d.layout.pp
-    if replica > 1 and d.hardware.link(replica) is None:
-        message = f"no link between {replica} x {d.hardware.name} is known: exchanges are taken as free"
-        warnings.append(Notice("interconnect_unknown", message))
-    main, used = d.formats.weights[main_class(d)], main_arithmetic(d)
-    if used != main.arithmetic[0]:
-        message = f"{main.name} weights are multiplied in {used} on {d.hardware.name} with {d.formats.activations.name} activations"
-        warnings.append(Notice("arithmetic_fallback", message))
-    return warnings
-
-
-def _assumptions(result: SizeResult) -> list[Assumption]:
-    d, plan = result.deployment, result.memory
-    engine, overrides = d.engine, d.memory
-    profile = f"engine profile {engine.name}"
-    listed = [
-        Assumption(name, band.expected, f"{file}: {band.source}", band.kind) for name, band, file in achieved_shares(d)
-    ]
-    listed += [
-        Assumption(
-            "max_batched_tokens",
-            engine.max_batched_tokens,
-            f"{profile}: {engine.sources['max_batched_tokens']}",
-            "measured",
-        ),
-    ]
-    if overrides.utilization is None:
-        source = engine.sources["memory_utilization"]
-        listed.append(Assumption("memory_utilization", engine.memory_utilization, f"{profile}: {source}", "measured"))
-    if overrides.runtime_bytes is None:
-        listed.append(
-            Assumption("runtime_bytes", engine.runtime, f"{profile}: {engine.sources['runtime']}", "measured")
-        )
-    if overrides.activation_bytes is None:
-        source = "T b_a (2 d + 3 d_ff / tp) and float32 logits (formulas F5.2, F5.3): an order of magnitude"
-        listed.append(Assumption("activation_bytes", plan.activation_bytes, source, "derived"))
-    if d.layout.tp * d.layout.pp > 1:
-        source = engine.sources["collective_latency"]
-        listed.append(Assumption("collective_latency_s", engine.collective_latency, f"{profile}: {source}", "measured"))
-    if main_class(d) == "experts":
-        source = "formula F2.10: uniform independent routing; real routing is skewed and touches fewer experts"
-        listed.append(Assumption("expert_routing", "uniform", source, "derived"))
-    return listed

@@ -11,13 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from .operators import Amount, Bottleneck, Collective, Load, Operator, build_operators
+from .costs import Amount, Bottleneck, Collective, Load, Operator
+from .operators import build_operators
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from .costs import Cost
     from .deployment import Deployment
-    from .operators import Cost
 
 Grouping = Literal["operators", "parts", "whole"]
 

@@ -1,0 +1,91 @@
+"""What an answer rests on: the figures that were not given, the shares that kernels reach, and what the user should be warned of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..models.spec import Moe
+from .results import Assumption, Notice
+
+if TYPE_CHECKING:
+    from ..engines.spec import Band
+    from .deployment import Deployment
+    from .formats import TensorClass
+    from .memory import MemoryPlan
+
+
+def achieved_shares(d: Deployment) -> tuple[tuple[str, Band, str], ...]:
+    """The shares of bandwidth and peak that kernels reach: measured on the device, else those of the engine profile.
+
+    Returns (name, band, file that holds it) of ``bandwidth_share`` and ``compute_share``.
+    """
+    measured, profile = d.hardware.achieved, d.engine
+    return tuple(
+        (name, own, d.hardware.name) if own is not None else (name, usual, profile.name)
+        for name, own, usual in (
+            ("bandwidth_share", measured.bandwidth, profile.bandwidth_share),
+            ("compute_share", measured.compute, profile.compute_share),
+        )
+    )
+
+
+def main_class(d: Deployment) -> TensorClass:
+    """Tensor class of most of the work: experts where there are any, else the MLP."""
+    return "experts" if any(isinstance(part, Moe) for group in d.model.layers for part in group.mlp) else "mlp"
+
+
+def main_arithmetic(d: Deployment) -> str:
+    """Arithmetic type of most of the work."""
+    return d.formats.arithmetic(main_class(d), d.hardware)
+
+
+def warnings_of(d: Deployment) -> list[Notice]:
+    """List what the user should know about any answer for this deployment."""
+    warnings = []
+    limit = d.model.max_context
+    if limit is not None and d.workload.length > limit:
+        message = f"{d.workload.length:,} tokens exceed the {limit:,} that {d.model.name} was published for"
+        warnings.append(Notice("context_exceeds_model", message))
+    replica = d.layout.tp * d.layout.pp
+    if replica > 1 and d.hardware.link(replica) is None:
+        message = f"no link between {replica} x {d.hardware.name} is known: exchanges are taken as free"
+        warnings.append(Notice("interconnect_unknown", message))
+    main, used = d.formats.weights[main_class(d)], main_arithmetic(d)
+    if used != main.arithmetic[0]:
+        message = f"{main.name} weights are multiplied in {used} on {d.hardware.name} with {d.formats.activations.name} activations"
+        warnings.append(Notice("arithmetic_fallback", message))
+    return warnings
+
+
+def assumptions_of(d: Deployment, plan: MemoryPlan) -> list[Assumption]:
+    """List what came from the engine profile or the device instead of from the user."""
+    engine, overrides = d.engine, d.memory
+    profile = f"engine profile {engine.name}"
+    listed = [
+        Assumption(name, band.expected, f"{file}: {band.source}", band.kind) for name, band, file in achieved_shares(d)
+    ]
+    listed += [
+        Assumption(
+            "max_batched_tokens",
+            engine.max_batched_tokens,
+            f"{profile}: {engine.sources['max_batched_tokens']}",
+            "measured",
+        ),
+    ]
+    if overrides.utilization is None:
+        source = engine.sources["memory_utilization"]
+        listed.append(Assumption("memory_utilization", engine.memory_utilization, f"{profile}: {source}", "measured"))
+    if overrides.runtime_bytes is None:
+        listed.append(
+            Assumption("runtime_bytes", engine.runtime, f"{profile}: {engine.sources['runtime']}", "measured")
+        )
+    if overrides.activation_bytes is None:
+        source = "T b_a (2 d + 3 d_ff / tp) and float32 logits (formulas F5.2, F5.3): an order of magnitude"
+        listed.append(Assumption("activation_bytes", plan.activation_bytes, source, "derived"))
+    if d.layout.tp * d.layout.pp > 1:
+        source = engine.sources["collective_latency"]
+        listed.append(Assumption("collective_latency_s", engine.collective_latency, f"{profile}: {source}", "measured"))
+    if main_class(d) == "experts":
+        source = "formula F2.10: uniform independent routing; real routing is skewed and touches fewer experts"
+        listed.append(Assumption("expert_routing", "uniform", source, "derived"))
+    return listed
