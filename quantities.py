@@ -232,7 +232,8 @@ class Unit:
         described: dict[str, Any] = {"description": f"{self.dimension.name}, such as {self.dimension.examples}"}
         if not self.dimension.bare:
             return described | {"type": "string", "pattern": r"^\d+(\.\d+)?([eE][+-]?\d+)? ?\D+$"}
-        return described | {"type": "integer" if self.dimension.whole else "number", "minimum": 0}
+        lowest = "minimum" if self.dimension.zero else "exclusiveMinimum"
+        return described | {"type": "integer" if self.dimension.whole else "number", lowest: 0}
 
 
 Bytes = Annotated[int, Unit(BYTES)]

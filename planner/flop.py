@@ -34,7 +34,10 @@ def _pairs_up_to(tokens: int, window: int | None) -> int:
 
 
 def pairs_up_to(tokens: Amount, cap: float, lesser: Callable[[Amount, Amount], Amount] = min) -> Amount:
-    """The same from the start of a sequence, for numbers or arrays (``lesser`` is min or numpy.minimum): m(m+1)/2 + (S-m) cap with m = min(S, cap) (formula F2.7)."""
+    """The same from the start of a sequence: m(m+1)/2 + (S-m) cap with m = min(S, cap) (formula F2.7).
+
+    Takes numbers or arrays; ``lesser`` is then min or numpy.minimum.
+    """
     inside = lesser(tokens, cap)
     whole = inside * (inside + 1) / 2
     return whole if cap == math.inf else whole + (tokens - inside) * cap

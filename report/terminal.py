@@ -53,9 +53,9 @@ def print_report(report: Report, color: Color = "auto") -> None:
     from rich.text import Text
 
     out = console(sys.stdout, color)
-    out.print(Text(report.heading, style="bold"))
+    out.print(Text(report.heading, style="bold"), soft_wrap=True)
     if report.verdict:
-        out.print(Text(report.verdict, style="green" if report.good else "bold red"))
+        out.print(Text(report.verdict, style="green" if report.good else "bold red"), soft_wrap=True)
     for section in report.sections:
         out.print()
         _print_section(out, section)

@@ -1,0 +1,46 @@
+"""How long the step model takes to build and to evaluate.
+
+Targets for a 70B model on eight devices: building at most 1.5 ms, one step at most 10 us, a numpy grid of 1,000,000 (batch, context) points
+at most 1 s on one core. Run: ``python benchmarks/evaluate.py``; exit code 1 when a target is missed.
+"""
+
+from __future__ import annotations
+
+import sys
+import timeit
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import roofplan
+from roofplan.planner.step import StepModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def best(call: Callable[[], object], number: int, repeat: int = 5) -> float:
+    """Seconds of one call: the best of several series, since noise only adds."""
+    return min(timeit.repeat(call, number=number, repeat=repeat)) / number
+
+
+def main() -> int:
+    """Print the times against their targets."""
+    deployment = roofplan.deployment("llama-3-70b", "h100-sxm", devices=8, prompt=4096, output=512)
+    model = StepModel.of(deployment)
+    batches, contexts = np.meshgrid(np.arange(1.0, 1001.0), np.linspace(1, 131072, 1000))
+    figures = {
+        "build (ms)": (best(lambda: StepModel.of(deployment), 200) * 1e3, 1.5),
+        "decode step (us)": (best(lambda: model.step_s(32, 4096.0), 5000) * 1e6, 10.0),
+        "mixed step (us)": (best(lambda: model.step_s(32, 4096.0, chunk=512, past=1024), 5000) * 1e6, 10.0),
+        "1,000,000 points (s)": (best(lambda: model.step_s(batches, contexts), 1, 3), 1.0),
+    }
+    missed = 0
+    for name, (value, target) in figures.items():
+        missed += value > target
+        print(f"{name}: {value:.3g}, target {target:g}{' MISSED' if value > target else ''}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""Write what the documentation holds of the program: JSON Schemas for editors, the reference of the command line, the worked example.
+
+Run by ``make docs``; tests compare the files with what this prints.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from roofplan.engines.spec import EngineProfile, NumberFormat
+from roofplan.hardware.spec import HardwareSpec
+from roofplan.models.spec import ModelSpec
+from roofplan.specfiles import json_schema
+
+DOCS = Path(__file__).parent
+ROOT = DOCS.parent
+SPECS = {"hardware-v1": HardwareSpec, "model-v1": ModelSpec, "engine-v1": EngineProfile, "format-v1": NumberFormat}
+VERBS = ("size", "kv")
+
+# A command in a Markdown file, and what it prints: ```console / $ roofplan … / output / ```.
+BLOCK = re.compile(r"```console\n\$ (?P<command>roofplan [^\n]+)\n(?P<output>.*?)```", re.DOTALL)
+
+
+def schemas() -> dict[str, Any]:
+    """JSON Schemas of the spec files; a layer may write its one mixer or feed-forward part without a list."""
+    made = {}
+    for name, cls in SPECS.items():
+        schema = json_schema(cls)
+        schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"roofplan {name}", **schema}
+        if name == "model-v1":
+            for key in ("attention", "mlp"):
+                field = schema["$defs"]["LayerGroup"]["properties"][key]
+                schema["$defs"]["LayerGroup"]["properties"][key] = {"anyOf": [field["items"], field]}
+        made[name] = schema
+    return made
+
+
+def printed(command: str) -> str:
+    """What a command of roofplan prints in a pipe of 100 columns, run from the root of the checkout."""
+    script = Path(sys.executable).with_name("roofplan")
+    quiet = {name: value for name, value in os.environ.items() if name not in {"FORCE_COLOR", "NO_COLOR"}}
+    done = subprocess.run(  # our own command
+        [script, *shlex.split(command)[1:]],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**quiet, "COLUMNS": "100", "TERMINAL_WIDTH": "100"},
+    )
+    return "\n".join(line.rstrip() for line in (done.stdout + done.stderr).splitlines()) + "\n"
+
+
+def with_output(text: str) -> str:
+    """A Markdown text with the output of each of its commands brought up to date."""
+    return BLOCK.sub(lambda block: f"```console\n$ {block['command']}\n{printed(block['command'])}```", text)
+
+
+def reference() -> str:
+    """The reference of the command line: the help of every verb."""
+    parts = ["# Command line", "", "Made by `make docs` from the program's own help.", ""]
+    for verb in ("", *VERBS):
+        command = f"roofplan {verb} --help".replace("  ", " ")
+        parts += [f"## {command.removesuffix(' --help')}", "", f"```console\n$ {command}\n```", ""]
+    return with_output("\n".join(parts))
+
+
+def main() -> None:
+    """Write everything."""
+    (DOCS / "schemas").mkdir(exist_ok=True)
+    for name, schema in schemas().items():
+        (DOCS / "schemas" / f"{name}.json").write_text(json.dumps(schema, indent=2) + "\n", encoding="utf-8")
+    (DOCS / "command-line.md").write_text(reference(), encoding="utf-8")
+    for page in (ROOT / "README.md", *sorted(DOCS.glob("*.md"))):
+        text = page.read_text(encoding="utf-8")
+        page.write_text(with_output(text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
