@@ -15,7 +15,7 @@ from .planner.deployment import Deployment, MemoryOverrides, Workload
 from .planner.formats import Formats, parse_weights
 from .planner.parallel import Layout, check_layout
 from .planner.sizing import SizeResult, size_deployment
-from .quantities import parse_bytes, parse_count, parse_fraction
+from .quantities import parse_bytes, parse_count, parse_fraction, parse_tokens
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -78,7 +78,7 @@ def deployment(model: str | ModelSpec, device: str | HardwareSpec, **options: Un
         _workload(options),
         _layout(model_spec, options),
         _overrides(options),
-        _optional_count(options.get("max_model_len"), "--max-model-len"),
+        _optional_tokens(options.get("max_model_len"), "--max-model-len"),
     )
     limit = model_spec.max_context
     if options.get("strict") and limit is not None and built.workload.length > limit:
@@ -105,19 +105,23 @@ def kv(
     131072
     """
     spec = models.load(model) if isinstance(model, str) else model
-    tokens = _optional_count(context, "--context") or min(8192, spec.max_context or 8192)
+    tokens = _optional_tokens(context, "--context") or min(8192, spec.max_context or 8192)
     layout = Layout(tp=_optional_count(tp, "--tp") or 1)
-    return cache_of(spec, engines.load_format(kv or "bf16"), layout, tokens)
+    return cache_of(spec, engines.load_format("bf16" if kv is None else kv), layout, tokens)
 
 
 def _optional_count(value: object, what: str) -> int | None:
     return None if value is None else parse_count(value, what)
 
 
+def _optional_tokens(value: object, what: str) -> int | None:
+    return None if value is None else parse_tokens(value, what)
+
+
 def _workload(options: Options) -> Workload:
     return Workload(
-        parse_count(options.get("prompt", DEFAULT_PROMPT), "--prompt"),
-        parse_count(options.get("output", DEFAULT_OUTPUT), "--output"),
+        parse_tokens(options.get("prompt", DEFAULT_PROMPT), "--prompt"),
+        parse_tokens(options.get("output", DEFAULT_OUTPUT), "--output"),
         parse_count(options.get("concurrency", 1), "--concurrency"),
     )
 
@@ -144,12 +148,14 @@ def _layout(model: ModelSpec, options: Options) -> Layout:
 
 
 def _formats(model: ModelSpec, device: HardwareSpec, options: Options) -> Formats:
-    name = options.get("weights") or model.weights
+    named, kv, chosen = options.get("weights"), options.get("kv"), options.get("activations")
+    name = model.weights if named is None else named
     weights = parse_weights(name, engines.load_format)
     # Most of the work is in the experts, or in the MLP: their format decides what the activations are by default.
     main = weights["experts"] if weights["experts"].bits < weights["mlp"].bits else weights["mlp"]
-    activations = options.get("activations") or _served_with(main.activations, device)
-    return Formats(name, weights, engines.load_format(options.get("kv") or "bf16"), engines.load_format(activations))
+    activations = _served_with(main.activations, device) if chosen is None else chosen
+    kv_format = engines.load_format("bf16" if kv is None else kv)
+    return Formats(name, weights, kv_format, engines.load_format(activations))
 
 
 def _served_with(activations: str, device: HardwareSpec) -> str:
@@ -160,14 +166,12 @@ def _served_with(activations: str, device: HardwareSpec) -> str:
 
 
 def _overrides(options: Options) -> MemoryOverrides:
-    def size_of(name: str, value: Quantity | None) -> int | None:
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-            return parse_bytes(f"{value} B", name)
-        return None if value is None else parse_bytes(value, name)
+    def size_of(name: str, value: Quantity | None, *, zero: bool = True) -> int | None:
+        return None if value is None else parse_bytes(value, name, zero=zero)
 
     utilization = options.get("memory_utilization")
     return MemoryOverrides(
-        size_of("--device-memory", options.get("device_memory")),
+        size_of("--device-memory", options.get("device_memory"), zero=False),
         None if utilization is None else parse_fraction(utilization, "--memory-utilization"),
         size_of("--activation-memory", options.get("activation_memory")),
         size_of("--runtime-memory", options.get("runtime_memory")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import Annotated
@@ -9,6 +10,7 @@ from typing import Annotated
 import typer
 
 from .errors import ExitCode, RoofplanError, show
+from .verbs import hardware, model
 from .verbs.kv import kv
 from .verbs.size import size
 
@@ -21,6 +23,8 @@ app = typer.Typer(
 )
 app.command()(size)
 app.command()(kv)
+app.add_typer(hardware.app, name="hardware")
+app.add_typer(model.app, name="model")
 
 
 def _print_version(wanted: bool) -> None:
@@ -48,7 +52,16 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave the process with its exit code."""
     # pydantic looks through all installed packages for plugins of its own; this process wants none, and starts faster.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    _prepare_streams()
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def _prepare_streams() -> None:
+    """Let output never fail for want of a stream or of a letter: closed streams lead nowhere, other encodings get escapes."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115  # as long as the process
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def run(arguments: list[str]) -> int:
@@ -63,14 +76,20 @@ def run(arguments: list[str]) -> int:
         return _fail(_usage(error), ExitCode.BAD_INPUT, debug=debug)
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted", ExitCode.INTERRUPTED, debug=debug)
-    except BrokenPipeError:
-        # The reader has gone; point the stream elsewhere, so that Python's own flush at exit stays quiet.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.NO
+    except OSError as error:  # files are read elsewhere, with errors of their own: this is the output
+        return _lost_output(error, debug=debug)
     except Exception as error:  # noqa: BLE001  # the last resort: a fault of ours must not look like an answer
         hint = "" if debug else "; run with --debug first and report what it shows"
         return _fail(f"internal error: {type(error).__name__}: {show(error)}{hint}", ExitCode.INTERNAL, debug=debug)
     return code if isinstance(code, int) else ExitCode.YES
+
+
+def _lost_output(error: OSError, *, debug: bool) -> int:
+    # Point the stream elsewhere, so that Python's own flush at exit stays quiet.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):  # the reader has gone, and wants no more
+        return ExitCode.NO
+    return _fail(f"the answer cannot be written: {show(error.strerror)}", ExitCode.BAD_INPUT, debug=debug)
 
 
 def _fail(message: str, code: int, *, debug: bool) -> int:

@@ -31,7 +31,8 @@ def show(value: object, longest: int = _LONGEST_SHOWN) -> str:
     >>> show("a\x1b[31mb")
     'a\\x1b[31mb'
     """
-    text = str(value)
+    is_endless = isinstance(value, int) and abs(value) >= 10**longest  # Python itself refuses to print the longest ones
+    text = f"an integer of more than {longest} digits" if is_endless else str(value)
     if len(text) > longest:
         text = text[: longest - 1] + "…"
     return "".join(c if c == " " or c.isprintable() else _escaped(c) for c in text)
@@ -71,7 +72,7 @@ class RoofplanError(Exception):
         want = f"want {show(self.wanted, 400)}" if self.wanted else ""
         middle = ", ".join(part for part in (found, want) if part)
         hint = f" ({show(self.hint, 400)})" if self.hint else ""
-        return f"{place}{show(self.what)}" + (f": {middle}" if middle else "") + hint
+        return f"{place}{show(self.what, 400)}" + (f": {middle}" if middle else "") + hint
 
     def at(self, where: str) -> RoofplanError:
         """Give the error a place, if it has none yet."""

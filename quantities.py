@@ -7,8 +7,9 @@ integers. GB is 10^9 bytes and GiB is 2^30 bytes, and every figure that is print
 from __future__ import annotations
 
 import decimal
+import numbers
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from .errors import QuantityError, show
@@ -21,14 +22,18 @@ BINARY_PREFIXES = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**
 _SMALL_PREFIXES = {
     "n": decimal.Decimal("1e-9"),
     "u": decimal.Decimal("1e-6"),
-    "µ": decimal.Decimal("1e-6"),
+    "\N{MICRO SIGN}": decimal.Decimal("1e-6"),
+    "\N{GREEK SMALL LETTER MU}": decimal.Decimal("1e-6"),
     "m": decimal.Decimal("1e-3"),
 }
 
 LARGEST_COUNT = 2**53  # beyond it a float no longer holds every integer
 LARGEST_BYTES = 2**63 - 1
+LARGEST_SEQUENCE = 2**24  # tokens: beyond any model, and few enough to walk through a prompt chunk by chunk
 _LARGEST_NUMBER = decimal.Decimal("1e30")
+_SMALLEST_NUMBER = decimal.Decimal("1e-30")  # what is smaller, but not zero, would end in a division by zero
 _LONGEST_TEXT = 48
+_EXACT = decimal.Context(prec=100)  # the texts that are accepted need fewer digits; the caller's own context may round
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
 
@@ -53,6 +58,12 @@ class Dimension:
     zero: bool = False
     largest: decimal.Decimal = _LARGEST_NUMBER
     bare: bool = False  # whether a number without unit is accepted
+    article: str = "a "
+
+    @property
+    def wanted(self) -> str:
+        """What an error says that it wants."""
+        return f"{self.article}{self.name} such as {self.examples}"
 
 
 BYTES = Dimension(
@@ -62,9 +73,16 @@ BYTES = Dimension(
     whole=True,
     zero=True,
     largest=decimal.Decimal(LARGEST_BYTES),
+    article="",
 )
+CAPACITY = replace(BYTES, zero=False)
 BANDWIDTH = Dimension("bandwidth", _with_prefixes({"B/s": 1}, binary=True), "3.35 TB/s or 900 GB/s")
-COMPUTE = Dimension("arithmetic rate", _with_prefixes({"FLOP/s": 1, "OP/s": 1}, binary=False), "989.4 TFLOP/s")
+COMPUTE = Dimension(
+    "arithmetic rate",
+    _with_prefixes({"FLOP/s": 1, "OP/s": 1}, binary=False),
+    "989.4 TFLOP/s",
+    article="an ",
+)
 TIME = Dimension(
     "time",
     {"s": decimal.Decimal(1), **{prefix + "s": size for prefix, size in _SMALL_PREFIXES.items()}},
@@ -87,6 +105,14 @@ COUNT = Dimension(
 POSITIVE_COUNT = Dimension(
     "count", {"": decimal.Decimal(1)}, "8192", whole=True, largest=decimal.Decimal(LARGEST_COUNT), bare=True
 )
+TOKENS = Dimension(
+    "number of tokens",
+    {"": decimal.Decimal(1)},
+    "8192",
+    whole=True,
+    largest=decimal.Decimal(LARGEST_SEQUENCE),
+    bare=True,
+)
 
 
 def parse(value: object, dimension: Dimension, what: str = "value") -> int | float:
@@ -102,53 +128,60 @@ def parse(value: object, dimension: Dimension, what: str = "value") -> int | flo
     ------
     QuantityError : with the text, the spellings accepted, and where possible both readings of an ambiguous one
     """
-    wanted = f"a {dimension.name} such as {dimension.examples}"
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        value = int(value)  # numpy's integers too
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise QuantityError(what, got=_kind(value), wanted=wanted)
+        raise QuantityError(what, got=_kind(value), wanted=dimension.wanted)
     if isinstance(value, str):
-        number = _parse_text(value, dimension, what, wanted)
+        number = _parse_text(value, dimension, what)
     elif not dimension.bare:
-        raise QuantityError(what, got=_short(value), wanted=wanted, hint="a number without unit says nothing: add one")
+        hint = "a number without unit says nothing: add one"
+        raise QuantityError(what, got=_short(value), wanted=dimension.wanted, hint=hint)
     else:
-        number = _exact(value, what, wanted)
-    return _checked(number, value, dimension, what, wanted)
+        number = _exact(value, dimension, what)
+    return _checked(number, value, dimension, what)
 
 
-def _parse_text(value: str, dimension: Dimension, what: str, wanted: str) -> decimal.Decimal:
+def _parse_text(value: str, dimension: Dimension, what: str) -> decimal.Decimal:
     text = value.strip(" ")
     if len(text) > _LONGEST_TEXT:
-        raise QuantityError(what, got=f"a text of {len(value)} characters", wanted=wanted)
+        raise QuantityError(what, got=f"a text of {len(value):,} characters", wanted=dimension.wanted)
     match = _NUMBER.match(text)
     if match is None:
-        raise QuantityError(what, got=repr(value), wanted=wanted, hint=_hint_for_no_number(text))
-    unit = text[match.end() :].lstrip(" ")
+        raise QuantityError(what, got=repr(value), wanted=dimension.wanted, hint=_hint_for_no_number(text))
+    number, unit = match.group(), text[match.end() :].lstrip(" ")
     scale = dimension.units.get(unit)
-    if scale is None and not (dimension.bare and unit == ""):
-        raise QuantityError(what, got=repr(value), wanted=wanted, hint=_hint_for_unit(match.group(), unit, dimension))
-    return decimal.Decimal(match.group()) * (scale or 1)
+    if scale is None:
+        hint = _hint_for_unit(number, unit, dimension)
+        raise QuantityError(what, got=repr(value), wanted=dimension.wanted, hint=hint)
+    return _EXACT.multiply(decimal.Decimal(number), scale)
 
 
-def _exact(value: float, what: str, wanted: str) -> decimal.Decimal:
+def _exact(value: float, dimension: Dimension, what: str) -> decimal.Decimal:
     if isinstance(value, int) and abs(value) > 10**30:
-        raise QuantityError(what, got=_short(value), wanted=wanted)
-    return decimal.Decimal(repr(value))
+        raise QuantityError(what, got=_short(value), wanted=dimension.wanted)
+    return decimal.Decimal(repr(float(value)) if isinstance(value, float) else value)
 
 
-def _checked(number: decimal.Decimal, value: object, dimension: Dimension, what: str, wanted: str) -> int | float:
-    got = repr(value) if isinstance(value, str) else _short(value)
+def _checked(number: decimal.Decimal, value: object, dimension: Dimension, what: str) -> int | float:
+    def refused(wanted: str, hint: str = "") -> QuantityError:
+        got = repr(value) if isinstance(value, str) else _short(value)
+        return QuantityError(what, got=got, wanted=f"{dimension.wanted}{wanted}", hint=hint)
+
     if not number.is_finite():
-        raise QuantityError(what, got=got, wanted=wanted)
+        raise refused("")
     if number < 0 or (number == 0 and not dimension.zero):
-        raise QuantityError(
-            what, got=got, wanted=f"{wanted}, {'zero or more' if dimension.zero else 'greater than zero'}"
-        )
+        raise refused(", zero or more" if dimension.zero else ", greater than zero")
     if number > dimension.largest:
-        raise QuantityError(what, got=got, wanted=f"{wanted}, at most {dimension.largest:g}")
-    if not dimension.whole:
-        return float(number)
-    if number != number.to_integral_value():
-        raise QuantityError(what, got=got, wanted=f"{wanted}: a whole number")
-    return int(number)
+        raise refused(f", at most {dimension.largest:g}")
+    if dimension.whole:
+        whole = number.to_integral_value()
+        if number != whole:
+            raise refused(": a whole number", f"{whole:f} B is the nearest" if "B" in dimension.units else "")
+        return int(whole)
+    if 0 < number < _SMALLEST_NUMBER:
+        raise refused(f", at least {_SMALLEST_NUMBER:g}")
+    return float(number)
 
 
 def _hint_for_no_number(text: str) -> str:
@@ -163,42 +196,73 @@ def _hint_for_unit(number: str, unit: str, dimension: Dimension) -> str:
     """Offer the readings of an ambiguous or misspelt unit."""
     if unit.startswith(("_", ",")):
         return "no thousands separators"
-    if dimension.bare:
-        binary = {prefix[0].lower(): size for prefix, size in BINARY_PREFIXES.items()}.get(unit.lower())
-        if binary is not None:
-            amount = decimal.Decimal(number)
-            size = {prefix.lower(): size for prefix, size in DECIMAL_PREFIXES.items()}[unit.lower()]
-            return f"{amount * size:f} or {amount * binary:f}?"
-        return "no unit here" if unit else ""
     if not unit:
         return "add the unit"
-    near = [known for known in dimension.units if known.lower() == unit.lower()]
-    if dimension.name in {"bytes", "bandwidth"}:
-        if unit.lower().replace("it", "").rstrip("/s").endswith("b") and "b" in unit and not near:
-            return "bits? Give bytes: 8 bits are 1 B"
-        near += [known.replace("B", "iB") for known in near if len(known.split("/")[0]) == 2]
-    return f"did you mean {' or '.join(f'{number} {name}' for name in near)}?" if near else ""
+    if not (unit[0].isalpha() or unit[0] == "%"):
+        return "plain decimal digits, then the unit" if not dimension.bare else "plain decimal digits only"
+    if dimension.bare:
+        readings = _readings(number, unit.partition(" ")[0], dimension) if dimension.whole else []
+        return f"{' or '.join(readings)}?" if readings else "no unit here"
+    near = [known for known in dimension.units if _spelling(known) == _spelling(unit)]
+    binary = [_with_binary_prefix(known) for known in near]
+    near += [known for known in binary if known in dimension.units and known not in near]
+    meant = f"did you mean {' or '.join(f'{number} {known}' for known in near)}?" if near else ""
+    if _BITS.fullmatch(unit) and any("B" in known for known in dimension.units):
+        return f"bits? 8 bits are 1 B{'; ' if meant else ''}{meant}"
+    return meant
+
+
+_BITS = re.compile(r"(?:[kKMGTPE]i?)?(?:b|bits?)(?:/s|ps)?", re.ASCII)
+
+
+def _spelling(unit: str) -> str:
+    """Reduce a unit to what its spellings have in common: ``TFLOPS``, ``tflop`` and ``TFLOP/s``; ``GBps`` and ``Gbit/s``."""
+    return re.sub(r"(?:/s|(?<=b)ps|s)+$", "", unit.lower().replace("bit", "b"))
+
+
+def _with_binary_prefix(unit: str) -> str:
+    return f"{unit[0].upper()}i{unit[1:]}"
+
+
+def _readings(number: str, prefix: str, dimension: Dimension) -> list[str]:
+    """The whole numbers that a count with a prefix may mean: ``128k`` is 128000 or 131072, ``128Ki`` only the latter."""
+    sizes = [
+        size
+        for known, size in (DECIMAL_PREFIXES | BINARY_PREFIXES).items()
+        if known and known.lower() in {prefix.lower(), f"{prefix.lower()}i"}
+    ]
+    amounts = [_EXACT.multiply(decimal.Decimal(number), decimal.Decimal(size)) for size in sizes]
+    return [f"{int(amount)}" for amount in amounts if amount == int(amount) and amount <= dimension.largest]
 
 
 def _kind(value: object) -> str:
     names = {bool: "a yes/no value", dict: "a mapping", list: "a list", type(None): "nothing"}
-    return names.get(type(value), f"a {type(value).__name__}")
+    return names.get(type(value), f"a value of type {type(value).__name__}")
 
 
 def _short(value: object) -> str:
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**30:
-        return f"an integer of {int(value.bit_length() * 0.30103) + 1} digits"
+    if isinstance(value, int) and abs(value) >= 10**30:
+        return "an integer of more than 30 digits"
     return show(repr(value), 40)
 
 
-def parse_bytes(value: object, what: str = "memory") -> int:
-    """Read a size in bytes: ``80 GB`` is 80,000,000,000 and ``80 GiB`` is 85,899,345,920."""
-    return int(parse(value, BYTES, what))
+def parse_bytes(value: object, what: str = "memory", *, zero: bool = True) -> int:
+    """Read a size in bytes, as text with a unit or as a whole number.
+
+    ``80 GB`` is 80,000,000,000 and ``80 GiB`` is 85,899,345,920.
+    """
+    dimension = BYTES if zero else CAPACITY
+    return int(parse(value, replace(dimension, bare=isinstance(value, numbers.Integral)), what))
 
 
 def parse_count(value: object, what: str = "count") -> int:
     """Read a whole number greater than zero: ``8192``; ``128k`` is refused, since it is 128000 or 131072."""
     return int(parse(value, POSITIVE_COUNT, what))
+
+
+def parse_tokens(value: object, what: str = "tokens") -> int:
+    """Read the length of a sequence in tokens, greater than zero and at most ``LARGEST_SEQUENCE``."""
+    return int(parse(value, TOKENS, what))
 
 
 def parse_fraction(value: object, what: str = "fraction") -> float:
@@ -237,6 +301,7 @@ class Unit:
 
 
 Bytes = Annotated[int, Unit(BYTES)]
+Capacity = Annotated[int, Unit(CAPACITY)]
 Bandwidth = Annotated[float, Unit(BANDWIDTH)]
 Compute = Annotated[float, Unit(COMPUTE)]
 Seconds = Annotated[float, Unit(TIME)]
@@ -249,10 +314,9 @@ PositiveCount = Annotated[int, Unit(POSITIVE_COUNT)]
 
 
 def _scaled(value: float, steps: tuple[tuple[float, str], ...], digits: int) -> str:
-    for size, unit in steps:
-        if abs(value) >= size:
-            return f"{_significant(value / size, digits)} {unit}"
-    size, unit = steps[-1]
+    size, unit = next((step for step in steps if abs(value) >= step[0]), steps[-1])
+    if size == 1 and value == int(value):
+        digits = 1  # 656 B has no decimals
     return f"{_significant(value / size, digits)} {unit}"
 
 

@@ -13,6 +13,8 @@ import os
 import re
 import stat
 import sys
+import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -20,7 +22,7 @@ from .documents import Document, Key, parse_json, parse_yaml
 from .errors import SpecError, UnknownNameError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
 T = TypeVar("T")
 LARGEST_FILE_BYTES = 2**20
@@ -36,24 +38,44 @@ def read_bytes(path: str | Path, *, largest: int = LARGEST_FILE_BYTES) -> bytes:
     ------
     SpecError : for anything but a regular file (a FIFO or device would hang), a missing or unreadable file, or one that is too large
     """
-    if str(path) == "-":
-        content = sys.stdin.buffer.read(largest + 1)
-    else:
-        try:
-            # Opened without blocking, then checked through the descriptor: the path cannot be exchanged in between.
-            descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a valid path"
-            raise SpecError("file", got=reason.lower(), where=str(path)) from error
-        with os.fdopen(descriptor, "rb") as stream:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise SpecError("file", got="a folder, FIFO or device", wanted="a regular file", where=str(path))
-            content = stream.read(largest + 1)
+    is_stdin = str(path) == "-"
+    if is_stdin and sys.stdin is None:
+        raise SpecError("standard input", got="a closed one", wanted="a file")
+    try:
+        content = sys.stdin.buffer.read(largest + 1) if is_stdin else _read_regular_file(path, largest + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a valid path"
+        raise SpecError("file", got=reason.lower(), where=str(path)) from error
     if len(content) > largest:
         raise SpecError(
             "file", got=f"more than {largest:,} bytes", wanted=f"at most {largest:,} bytes", where=str(path)
         )
     return content
+
+
+def _read_regular_file(path: str | Path, size: int) -> bytes:
+    # Opened without blocking, then checked through the descriptor: the path cannot be exchanged in between.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise SpecError("file", got="a folder, FIFO or device", wanted="a regular file", where=str(path))
+        with os.fdopen(descriptor, "rb", closefd=False) as stream:
+            return stream.read(size)
+    finally:
+        os.close(descriptor)
+
+
+def is_folder(path: str) -> bool:
+    """Whether a path is that of a folder; false where it cannot be asked (too long, not permitted)."""
+    mode = _mode(path)
+    return mode is not None and stat.S_ISDIR(mode)
+
+
+def _mode(path: str) -> int | None:
+    try:
+        return Path(path).stat().st_mode
+    except (OSError, ValueError):
+        return None
 
 
 def read_text(path: str | Path, *, largest: int = LARGEST_FILE_BYTES) -> str:
@@ -73,6 +95,32 @@ def read_document(path: str | Path) -> Document:
     name = "<stdin>" if str(path) == "-" else str(path)
     is_json = name.endswith(".json") or (name == "<stdin>" and text.lstrip()[:1] == "{")
     return parse_json(text, name) if is_json else parse_yaml(text, name)
+
+
+def write_text(path: Path, text: str, *, overwrite: bool = False) -> None:
+    """Write a file whole or not at all: a temporary file in the same folder takes its place at the end.
+
+    Raises
+    ------
+    SpecError : when the file exists and may not be replaced, or cannot be written
+    """
+    if path.exists() and not overwrite:
+        raise SpecError("file", got="an existing one", wanted="a new one", where=str(path), hint="--force replaces it")
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
+        ) as stream:
+            scratch = Path(stream.name)
+            try:
+                stream.write(text)
+                stream.flush()
+                os.fsync(stream.fileno())
+                scratch.replace(path)
+            except BaseException:
+                scratch.unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        raise SpecError("file", got=(error.strerror or "an error").lower(), where=str(path)) from error
 
 
 # ------------------------------------------------------------------------------------------------ validation
@@ -111,22 +159,35 @@ def validate(cls: type[T], document: Document, data: Any = None) -> T:
 
 def _spec_error(faults: Iterable[Any], document: Document) -> SpecError:
     fault = min(faults, key=lambda fault: _PRECEDENCE.get(fault["type"], 0))
-    path = tuple(_real_path(document.data, fault["loc"]))
-    what = ".".join(str(part) for part in path) or "document"
     kind, context = fault["type"], fault.get("ctx", {})
-    where = document.where(path)
-    if kind in {"unexpected_keyword_argument", "extra_forbidden"}:
+    path = _real_path(document.data, fault["loc"], names_absent_key=kind in _ABSENT)
+    got = _brief(fault["input"])
+    if "discriminator" in context:  # the key that tells the members of a union apart
+        path.append(context["discriminator"].strip("'"))
+        got = repr(context["tag"]) if "tag" in context else "nothing"
+    what, where = ".".join(str(part) for part in path) or "document", document.where(tuple(path))
+    if kind in _PRECEDENCE:
         return SpecError(what, got="an unknown key", wanted="a key of the schema", where=where)
-    if kind in {"missing_argument", "missing_keyword_only_argument", "missing"}:
+    if kind in _ABSENT:
         return SpecError(what, got="nothing", wanted="this key", where=where)
     if kind == "value_error":
         return SpecError(f"{what}: {context['error']}", where=where)
-    wanted = str(context.get("expected") or context.get("expected_tags") or fault["msg"])
-    return SpecError(what, got=_brief(fault["input"]), wanted=wanted, where=where)
+    wanted = _WANTED.get(kind) or context.get("expected") or context.get("expected_tags") or fault["msg"]
+    return SpecError(what, got=got, wanted=str(wanted), where=where)
 
 
+_ABSENT = {"missing", "missing_argument", "missing_keyword_only_argument"}
 # A wrong key explains a missing one, so it is named first.
 _PRECEDENCE = {"unexpected_keyword_argument": -1, "extra_forbidden": -1}
+_WANTED = {
+    "bool_type": "true or false",
+    "dataclass_type": "a mapping",
+    "dict_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "string_type": "a text",
+    "tuple_type": "a list",
+    "union_tag_not_found": "this key",
+}
 
 
 def _brief(value: object) -> str:
@@ -137,17 +198,41 @@ def _brief(value: object) -> str:
     return repr(value) if value is not None else "nothing"
 
 
-def _real_path(data: Any, loc: tuple[Key, ...]) -> Iterator[Key]:
+def _real_path(data: Any, loc: tuple[Key, ...], *, names_absent_key: bool) -> list[Key]:
     """Drop the parts that pydantic adds to a path (names of union members): keep what leads through the data."""
-    for position, part in enumerate(loc):
+    path: list[Key] = []
+    for part in loc:
         inside = part in data if isinstance(data, dict) else isinstance(data, list) and part in range(len(data))
         if inside:
             data = data[part]
-        if inside or position == len(loc) - 1:  # the last part may be the key that is missing
-            yield part
+            path.append(part)
+    if names_absent_key:
+        path.append(loc[-1])
+    return path
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a lint rule found: the rule, the entry it is about, and what is wrong."""
+
+    rule: str
+    where: str
+    message: str
 
 
 # ------------------------------------------------------------------------------------------------ catalogues
+
+
+_SPELLING = str.maketrans(" _", "--")
+
+
+def spelled(name: str) -> str:
+    """Reduce a name to what its spellings have in common: lower case, with dashes for spaces and underscores.
+
+    >>> spelled("NVIDIA H100 80GB HBM3")
+    'nvidia-h100-80gb-hbm3'
+    """
+    return name.strip().lower().translate(_SPELLING)
 
 
 class Catalogue:
@@ -171,19 +256,24 @@ class Catalogue:
         return sorted(entry.name[: -len(".yaml")] for entry in os.scandir(self.folder) if entry.name.endswith(".yaml"))
 
     def find(self, name: str) -> Document:
-        """Find the entry with this slug, id or alias (upper and lower case are the same).
+        """Find the entry with this slug, id or alias (in any case, with spaces, underscores or dashes).
 
         Raises
         ------
         UnknownNameError : with the nearest names
         """
-        slug = name.strip().lower()
+        slug = spelled(name)
         if SLUG.fullmatch(slug) and (self.folder / f"{slug}.yaml").is_file():
             return self.read(slug)
         hit = self._search(slug)
         if hit is not None:
             return self.read(hit)
-        raise UnknownNameError(self.noun, got=name, wanted=f"a {self.noun} of the catalogue", hint=self._nearest(slug))
+        raise UnknownNameError(
+            self.noun,
+            got=name or "an empty name",
+            wanted=f"one of the {len(self.slugs())} in the catalogue",
+            hint=self._nearest(slug),
+        )
 
     def read(self, slug: str) -> Document:
         """Read the entry with this slug."""
@@ -195,18 +285,14 @@ class Catalogue:
         found: dict[str, str] = {}
         for slug in self.slugs():
             found[slug] = slug
-            for line in (self.folder / f"{slug}.yaml").read_text(encoding="utf-8").splitlines():
-                if line.lstrip().startswith(_NAME_KEYS):
-                    found.update((quoted.lower(), slug) for quoted in _QUOTED.findall(line))
+            text = (self.folder / f"{slug}.yaml").read_text(encoding="utf-8")
+            found.update((name, slug) for name in _names_in(text))
         return found
 
     def _search(self, name: str) -> str | None:
-        quoted = f'"{name}"'
         for slug in self.slugs():
-            text = (self.folder / f"{slug}.yaml").read_text(encoding="utf-8").lower()
-            if quoted in text and any(
-                quoted in line for line in text.splitlines() if line.lstrip().startswith(_NAME_KEYS)
-            ):
+            text = (self.folder / f"{slug}.yaml").read_text(encoding="utf-8")
+            if f'"{name}"' in spelled(text) and name in _names_in(text):
                 return slug
         return None
 
@@ -215,18 +301,29 @@ class Catalogue:
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
         near += [slug for slug in self.slugs() if name and slug.startswith(name)][:3]
         distinct = list(dict.fromkeys(known[close] for close in near))
-        return f"did you mean {' or '.join(distinct[:3])}?" if distinct else f"{len(self.slugs())} are known"
+        if distinct:
+            return f"did you mean {' or '.join(distinct[:3])}?"
+        slugs = self.slugs()
+        return f"known: {', '.join(slugs)}" if len(slugs) <= _MOST_LISTED else ""
 
 
-# Names stand, always in double quotes, on lines that start with one of these keys.
-_NAME_KEYS = ("aliases:", "- id:", "- {id:")
+_MOST_LISTED = 20  # more than these would hide the rest of the message
+# Names stand, always in double quotes, in one line of aliases and as the first key of an entry of ids.
+_ALIASES = re.compile(r"^aliases:(.*)$", re.MULTILINE)
+_ID = re.compile(r'^ *- \{?id: "([^"]+)"', re.MULTILINE)
 _QUOTED = re.compile(r'"([^"]+)"')
+
+
+def _names_in(text: str) -> list[str]:
+    """All names in the text of a catalogue file, without parsing it."""
+    aliases = [name for line in _ALIASES.findall(text) for name in _QUOTED.findall(line)]
+    return [spelled(name) for name in aliases + _ID.findall(text)]
 
 
 def looks_like_path(name: str) -> bool:
     """Whether an argument names a file rather than a catalogue entry."""
     is_file_name = name.endswith((".yaml", ".yml", ".json", ".gguf", ".safetensors"))
-    return name == "-" or is_file_name or name.startswith((".", os.sep)) or (os.sep in name and Path(name).exists())
+    return name == "-" or is_file_name or name.startswith((".", os.sep)) or (os.sep in name and _mode(name) is not None)
 
 
 def load(catalogue: Catalogue, name: str, from_document: Callable[[Document], T]) -> T:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from ..engines.spec import Achieved, Kind
 from ..errors import SpecError
-from ..quantities import Bandwidth, Bytes, Compute, Hertz, Number, PositiveCount, Watts
+from ..quantities import Bandwidth, Bytes, Capacity, Compute, Hertz, Number, PositiveCount, Watts
 
 SCHEMA = "roofplan/hardware/v1"
 NOT_MEASURED = Achieved()
@@ -27,9 +27,11 @@ class Memory:
     nominal rate in bytes per second.
     """
 
-    nameplate: Bytes
+    nameplate: Capacity
     bandwidth: Bandwidth
-    reported: Bytes | None = None
+    reported: Capacity | None = None
+    bus_bits: PositiveCount | None = None
+    data_rate: Hertz | None = None  # transfers per second and line
     technology: str = ""
     shared_with_host: bool = False
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
@@ -62,8 +64,9 @@ class Peak:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Units:
-    """The parts of a chip from which a peak follows: units x rate x clock."""
+    """The parts of a chip from which a peak follows: units x rate of its family x clock."""
 
+    family: str = ""  # of families.yaml: the rates of one unit
     count: PositiveCount | None = None
     clock: Hertz | None = None
     cache: Bytes | None = None
@@ -134,35 +137,29 @@ class HardwareSpec:
     notes: str = ""
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
 
-    def __post_init__(self) -> None:
-        if (
-            all(self.peak.rate(arithmetic) is None for arithmetic in ARITHMETIC_TYPES)
-            and self.confidence == "verified-2"
-        ):
-            raise ValueError("got no peak at all, want at least one dense peak for a verified device")
+    @property
+    def has_rates(self) -> bool:
+        """Whether any dense rate is known; without one, times of compute cannot be given."""
+        return any(self.peak.rate(arithmetic) is not None for arithmetic in ARITHMETIC_TYPES)
 
     def arithmetic(self, wanted: tuple[str, ...]) -> str:
-        """Choose the first arithmetic type of a list that the device has.
+        """Choose the first arithmetic type of a list that the device has; the last one where no rate of it is known at all.
 
         Raises
         ------
-        SpecError : when it has none of them
+        SpecError : when rates are known, but none of them
         """
+        if not self.has_rates:
+            return wanted[-1]
         for name in wanted:
             if self.peak.rate(name) is not None:
                 return name
         raise SpecError(f"{self.name}.peak", got="no dense rate", wanted=f"one of {', '.join(wanted)}")
 
-    def ridge(self, arithmetic: str) -> float:
-        """Ridge point F/W in FLOP per byte (Williams, Waterman, Patterson 2009).
-
-        Raises
-        ------
-        SpecError : when the device has no such unit
-        """
-        rate = self.peak.rate(self.arithmetic((arithmetic,)))
-        assert rate is not None  # arithmetic() has just made sure
-        return rate / self.memory.bandwidth
+    def ridge(self, arithmetic: str) -> float | None:
+        """Ridge point F/W in FLOP per byte (Williams, Waterman, Patterson 2009); None without such a rate."""
+        rate = self.peak.rate(arithmetic)
+        return None if rate is None else rate / self.memory.bandwidth
 
     def link(self, devices: int) -> Link | None:
         """The fastest link that joins so many devices, or None where none is known."""

@@ -26,7 +26,7 @@ def load(name: str) -> ModelSpec:
     UnknownNameError : with the nearest names
     SpecError : for a malformed file
     """
-    if specfiles.looks_like_path(name) and Path(name).is_dir():
+    if specfiles.looks_like_path(name) and specfiles.is_folder(name):
         name = str(Path(name) / "config.json")
     spec = specfiles.load(CATALOGUE, name, from_document)
     return replace(spec, weights=spec.weights_of(name))

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import QuantityError, SpecError
-from ..quantities import COUNT, POSITIVE_COUNT, parse
+from ..quantities import COUNT, LARGEST_COUNT, POSITIVE_COUNT, parse
 
 if TYPE_CHECKING:
     from ..documents import Document, Key
     from .spec import LayerGroup
 
-_MISSING: Any = object()
+MOST_LAYERS = 10_000  # families describe a model layer by layer; no published one has a thousand
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +33,21 @@ class Config:
         """Make an error about a key, with its place."""
         return SpecError(key, got=got, wanted=wanted, hint=hint, where=self.document.where((*self.path, key)))
 
-    def count(self, *keys: str, default: int | None = None) -> int:
-        """Read a whole number greater than zero.
+    def count(self, *keys: str, default: int | None = None, largest: int = LARGEST_COUNT) -> int:
+        """Read a whole number greater than zero and at most ``largest``.
 
         Raises
         ------
         SpecError : when it is missing without a default, or not such a number
         """
-        value = self.optional(*keys)
+        value = self.optional(*keys, largest=largest)
         if value is not None:
             return value
         if default is None:
             raise self.error(keys[0], got="nothing", wanted="a whole number", hint="roofplan does not guess it")
         return default
 
-    def optional(self, *keys: str, zero: bool = False) -> int | None:
+    def optional(self, *keys: str, zero: bool = False, largest: int = LARGEST_COUNT) -> int | None:
         """Read a whole number greater than zero (or zero too), or None where the key is absent or null."""
         key, value = self._find(keys)
         if value is None:
@@ -55,9 +55,13 @@ class Config:
         if isinstance(value, str):
             raise self.error(key, got=repr(value), wanted="a whole number")
         try:
-            return int(parse(value, COUNT if zero else POSITIVE_COUNT, key))
+            number = int(parse(value, COUNT if zero else POSITIVE_COUNT, key))
         except QuantityError as error:
-            raise self.error(key, got=error.got, wanted="a whole number, greater than zero") from error
+            wanted = f"a whole number, {'zero or more' if zero else 'greater than zero'}"
+            raise self.error(key, got=error.got, wanted=wanted) from error
+        if number > largest:
+            raise self.error(key, got=number, wanted=f"a whole number, at most {largest:,}")
+        return number
 
     def flag(self, *keys: str, default: bool = False) -> bool:
         """Read a yes/no value."""
@@ -87,19 +91,28 @@ class Config:
         return value
 
     def items(self, key: str, length: int | None = None) -> list[Any]:
-        """Read a list; empty where it is absent. ``length`` is the fewest entries that it must have."""
+        """Read a list of plain values; empty where it is absent. ``length`` is the fewest entries that it must have."""
+        value = self._list(key)
+        if any(isinstance(item, (list, dict)) for item in value):
+            raise self.error(key, got="lists or mappings in it", wanted="a list of plain values")
+        if self.data.get(key) is not None and length is not None and len(value) < length:
+            raise self.error(key, got=f"{len(value)} entries", wanted=f"one for each of {length} layers")
+        return value
+
+    def _list(self, key: str) -> list[Any]:
         value = self.data.get(key)
         if value is None:
             return []
         if not isinstance(value, list):
             raise self.error(key, got=repr(value), wanted="a list")
-        if length is not None and len(value) < length:
-            raise self.error(key, got=f"{len(value)} entries", wanted=f"one for each of {length} layers")
         return value
 
     def inside(self, key: str, position: int) -> Config:
         """Step into one mapping of a list (a per-layer configuration)."""
-        entry = self.items(key)[position]
+        entries = self._list(key)
+        if position >= len(entries):
+            raise self.error(key, got=f"{len(entries)} entries", wanted=f"one for layer {position}")
+        entry = entries[position]
         if not isinstance(entry, dict):
             raise self.error(key, got=repr(entry), wanted="a list of mappings")
         return Config(self.document, entry, (*self.path, key, position))
@@ -114,6 +127,9 @@ class Shape:
     learned_positions: int = 0
     norm_bias: bool = False
     head_bias: bool = False
+    final_norms: int = 1
+    embedding_size: int | None = None
+    max_context: int | None = None
     other: list[tuple[str, int, bool, str]] = field(default_factory=list)  # name, count, read per step, source
 
 

@@ -6,20 +6,42 @@ have in common. A value that decides a shape is never guessed: a missing key is 
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from ..errors import SpecError, UnknownNameError
+from ..errors import SpecError, UnknownNameError, show
+from ..specfiles import validate
 from .config import Config, Shape, builder_of, families
+from .quantisation import implied_weights
 from .spec import LayerGroup, ModelId, ModelSpec, OtherParameters, Source
 
 if TYPE_CHECKING:
     from ..documents import Document
 
 _NESTED = ("text_config", "language_config", "llm_config")
+# Wrappers may leave out what equals the defaults of the nested class (LLaVA 1.5 does): transformers, configuration_llama.py.
+_CLASS_DEFAULTS = {
+    "llama": {
+        "hidden_size": 4096,
+        "intermediate_size": 11008,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "max_position_embeddings": 2048,
+        "vocab_size": 32000,
+    }
+}
+_CONTEXT_KEYS = (
+    "max_position_embeddings",
+    "n_positions",
+    "model_max_length",
+    "max_seq_len",
+    "seq_length",
+    "context_length",
+)
 _KINDS = {"verbatim", "preset", "transcribed", "class-default", "reconstructed", "gguf-log"}
 
 
@@ -36,21 +58,29 @@ def from_config(document: Document) -> ModelSpec:
     kind = config.text("model_type", default="")
     builder = builder_of(kind)
     if builder is None:
-        known = ", ".join(families())
-        hint = f"known: {known}; or describe the model in a spec (schema: roofplan/model/v1)"
+        near = difflib.get_close_matches(kind, families(), n=3)
+        meant = f"did you mean {' or '.join(near)}? " if near else ""
         raise UnknownNameError(
-            "model_type", got=kind or "nothing", wanted="a known architecture", where=document.where(), hint=hint
+            "model_type",
+            got=kind or "nothing",
+            wanted=f"one of the {len(families())} known architectures",
+            where=document.where((*config.path, "model_type")),
+            hint=f"{meant}Or describe the model in a spec (schema: roofplan/model/v1)",
         )
     try:
-        return _spec(document, config, builder(config))
+        spec = _spec(document, config, builder(config))
     except ValueError as error:  # a spec class refused what the configuration says
         raise SpecError(f"model_type {kind}: {error}", where=document.where()) from error
+    # What a family computed from the keys passes the same gate as a spec in a file.
+    return validate(ModelSpec, document, asdict(spec))
 
 
 def _text_config(top: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Find the language model's part: nested in wrappers of vision and audio; a stub without sizes does not shadow the top level."""
     for key in _NESTED:
         nested = top.get(key)
+        if isinstance(nested, dict) and "hidden_size" not in top:
+            nested = {**_CLASS_DEFAULTS.get(str(nested.get("model_type")), {}), **nested}
         if isinstance(nested, dict) and ("hidden_size" in nested or "num_hidden_layers" in nested):
             shared = {name: value for name, value in top.items() if name not in _NESTED and not isinstance(value, dict)}
             return {**shared, **{name: value for name, value in nested.items() if value is not None}}, (key,)
@@ -60,7 +90,7 @@ def _text_config(top: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
 def _spec(document: Document, config: Config, shape: Shape) -> ModelSpec:
     hf_id = config.text("_hf_id", default="")
     kind = config.text("_kind", default="user")
-    source = config.text("_source", default=document.name)
+    source = config.text("_source", default=show(document.name, 400))
     return ModelSpec(
         schema="roofplan/model/v1",
         name=_slug(hf_id or _name_of(document.name)),
@@ -70,10 +100,12 @@ def _spec(document: Document, config: Config, shape: Shape) -> ModelSpec:
         vocab_size=config.count("vocab_size", "padded_vocab_size"),
         layers=grouped(shape.layers),
         sources=(Source(kind=kind if kind in _KINDS else "user", source=source),),  # type: ignore[arg-type]  # checked here
-        weights=_weights(config),
+        weights=implied_weights(config),
         tied_embeddings=config.flag("tie_word_embeddings", default=shape.tied_by_default),
-        max_context=config.optional("max_position_embeddings", "n_positions", "model_max_length", "seq_length"),
+        max_context=shape.max_context or config.optional(*_CONTEXT_KEYS),
+        embedding_size=shape.embedding_size,
         learned_positions=shape.learned_positions,
+        final_norms=shape.final_norms,
         norm_bias=shape.norm_bias,
         head_bias=shape.head_bias,
         other_parameters=tuple(
@@ -101,35 +133,3 @@ def _name_of(path: str) -> str:
 
 def _slug(name: str) -> str:
     return re.sub(r"[^a-z0-9._-]+", "-", name.rsplit("/", 1)[-1].lower()).strip("-._")[:64] or "model"
-
-
-_DTYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
-
-
-def _weights(config: Config) -> str:
-    """Name the weight format that a configuration implies."""
-    plain = _DTYPES.get(config.text("dtype", "torch_dtype", default="bfloat16"), "bf16")
-    quantisation = config.mapping("quantization_config") or _modelopt(config)
-    if not quantisation:
-        return plain
-    method = str(quantisation.get("quant_method", "")).lower()
-    match method:
-        case "fp8":
-            weights = "fp8-block128" if quantisation.get("weight_block_size") else "fp8"
-            # Experts may be stored narrower than the rest (DeepSeek-V4).
-            return f"{weights},experts=mxfp4" if config.text("expert_dtype", default="") == "fp4" else weights
-        case "mxfp4":
-            return "experts=mxfp4"
-        case "awq" | "gptq" if quantisation.get("bits", 4) == 4:
-            return "int4-g32" if quantisation.get("group_size") == 32 else "int4-g128"
-    hint = "describe the model in a spec, or remove the key and give --weights"
-    raise config.error(
-        "quantization_config", got=method or "no quant_method", wanted="fp8, mxfp4, awq or gptq of 4 bits", hint=hint
-    )
-
-
-def _modelopt(config: Config) -> dict[str, Any]:
-    """ModelOpt's settings, which stand in a file of their own."""
-    beside = config.mapping("_hf_quant_config").get("quantization", {})
-    algorithm = beside.get("quant_algo", "") if isinstance(beside, dict) else ""
-    return {"quant_method": str(algorithm).lower()} if algorithm else {}

@@ -40,6 +40,21 @@ class Tagged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Indexer:
+    """The small scorer of sparse attention: it reads one key of all tokens and picks ``top_k`` of them.
+
+    ``shared`` layers use the choice of an earlier layer: no weights, no keys.
+    Sources: DeepSeek-V3.2-Exp, inference/model.py and config_671B_v3.2.json; MiniMax-M3 (blocks of tokens, index heads beside KV heads).
+    """
+
+    num_heads: PositiveCount
+    head_dim: PositiveCount
+    top_k: PositiveCount
+    shared: bool = False
+    __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
     """Softmax attention over keys and values: MHA, GQA (``num_kv_heads < num_heads``) or MQA (one KV head).
 
@@ -54,6 +69,7 @@ class Attention:
     sinks : one learned scalar per head
     cache : "own", or "shared" where the layer reads the keys and values of an earlier layer and stores none
     projections : which of the key and value projections have weights ("k" alone where values reuse the key projection)
+    indexer : the scorer that picks the tokens which are attended, where attention is sparse
     """
 
     kind: Literal["full", "sliding", "chunked"]
@@ -69,10 +85,11 @@ class Attention:
     sinks: bool = False
     cache: Literal["own", "shared"] = "own"
     projections: Literal["kv", "k", "none"] = "kv"
+    indexer: Indexer | None = None
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
 
     def __post_init__(self) -> None:
-        if self.num_heads % self.num_kv_heads:
+        if self.num_kv_heads < 1 or self.num_heads % self.num_kv_heads:
             raise ValueError(f"got {self.num_heads} heads over {self.num_kv_heads} KV heads, want a multiple")
         if (self.window is None) != (self.kind == "full"):
             raise ValueError(
@@ -86,25 +103,10 @@ class Attention:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Indexer:
-    """The small scorer of sparse attention (DSA): it reads one key of all tokens and picks ``top_k`` of them.
-
-    ``shared`` layers use the choice of an earlier layer: no weights, no keys.
-    Source: DeepSeek-V3.2-Exp, inference/model.py and config_671B_v3.2.json.
-    """
-
-    num_heads: PositiveCount
-    head_dim: PositiveCount
-    top_k: PositiveCount
-    shared: bool = False
-    __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LatentAttention:
     """Multi-head latent attention (MLA): one latent and one rotary key per token, shared by all heads.
 
-    ``q_lora_rank`` is null where queries come from a plain projection.
+    ``q_lora_rank`` is null where queries come from a plain projection; ``output_gate`` is a projection as wide as the output.
     Source: DeepSeek-V3, inference/model.py and config_671B.json.
     """
 
@@ -115,6 +117,7 @@ class LatentAttention:
     qk_rope_head_dim: Count
     v_head_dim: PositiveCount
     q_lora_rank: PositiveCount | None = None
+    output_gate: bool = False
     indexer: Indexer | None = None
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
 
@@ -255,8 +258,8 @@ class Moe:
     Parameters
     ----------
     gated : whether experts (the shared one too) have a gate matrix
-    latent_size : width in which routed experts work, where projections lead into and out of a smaller one
-    router_bias, correction_bias : number-of-experts vectors beside the router matrix
+    latent_size, latent_norm : width in which routed experts work, where projections lead into and out of a smaller one; its norm
+    router_bias, correction_bias : number-of-experts vectors beside the router matrix (a bias; a correction or scale of each expert)
     expert_bias : biases on the experts' matrices
     """
 
@@ -267,6 +270,7 @@ class Moe:
     gated: bool = True
     shared: SharedExpert | None = None
     latent_size: PositiveCount | None = None
+    latent_norm: bool = False
     router_bias: bool = False
     correction_bias: bool = False
     expert_bias: bool = False
@@ -350,6 +354,7 @@ class ModelSpec:
     ----------
     weights : the format of the published weights (``bf16``, ``experts=mxfp4``)
     tied_embeddings : the output head is the input table: stored once, but read (as a head) in every step
+    embedding_size : width of the input table (and of a tied head) where it is not hidden_size
     learned_positions : rows of a learned position table, looked up, not multiplied
     final_norms : gain vectors after the last layer
     norm_bias : every norm has a bias beside its gain
@@ -367,6 +372,7 @@ class ModelSpec:
     tied_embeddings: bool = False
     max_context: PositiveCount | None = None
     layers: tuple[LayerGroup, ...]
+    embedding_size: PositiveCount | None = None
     learned_positions: Count = 0
     final_norms: Count = 1
     norm_bias: bool = False
@@ -375,6 +381,15 @@ class ModelSpec:
     parts: tuple[Part, ...] = ()
     notes: str = ""
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
+
+    @property
+    def table_width(self) -> int:
+        """Width of a row of the input table and of the output head."""
+        return self.embedding_size or self.hidden_size
+
+    def __post_init__(self) -> None:
+        if not self.layers:
+            raise ValueError("got no layers, want at least one group")
 
     @property
     def num_layers(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from ..quantities import show_bytes, show_count
 from .kv_cache import CacheLayout, CacheTerm, cache_layout
@@ -28,7 +28,10 @@ class KvResult(Answer):
     whole: CacheLayout
     rank: CacheLayout
 
-    command: ClassVar[str] = "kv"
+    @property
+    def command(self) -> str:
+        """The verb that this answers."""
+        return "kv"
 
     @property
     def warnings(self) -> tuple[Notice, ...]:

@@ -122,7 +122,7 @@ def _ridge(r: SizeResult) -> Explanation:
     bandwidth = hardware.memory.bandwidth
     return Explanation(
         "intensity.ridge_flop_per_byte",
-        f"{r.intensity.ridge_flop_per_byte:.1f} FLOP/B",
+        _ridge_text(r),
         "peak / bandwidth (F1.1; Williams, Waterman, Patterson 2009)",
         f"{show_compute(peak)} {arithmetic} / {show_bandwidth(bandwidth)}",
         (
@@ -132,6 +132,11 @@ def _ridge(r: SizeResult) -> Explanation:
     )
 
 
+def _ridge_text(r: SizeResult) -> str:
+    ridge = r.intensity.ridge_flop_per_byte
+    return "unknown" if ridge is None else f"{ridge:.1f} FLOP/B"
+
+
 def _prefill_bound(r: SizeResult) -> Explanation:
     work, prompt = r.work, r.deployment.workload.prompt
     return Explanation(
@@ -139,8 +144,8 @@ def _prefill_bound(r: SizeResult) -> Explanation:
         f"{show_time(work.prefill_whole_step_s)} for {show_count(prompt)} tokens",
         "max(FLOP / peak, bytes / bandwidth) over the whole step (F6.1); FLOP = 2 per matrix parameter and token + causal attention",
         f"{show_flop(work.prefill_flop)} over {r.deployment.layout.tp} device(s); {r.intensity.prefill_flop_per_byte:.0f} FLOP/B"
-        f" against a ridge of {r.intensity.ridge_flop_per_byte:.0f}",
-        binds=r.prefill_limit,
+        f" against a ridge of {_ridge_text(r)}",
+        binds=r.prefill_limit or "",
     )
 
 
@@ -151,8 +156,8 @@ def _decode_bound(r: SizeResult) -> Explanation:
         f"{show_time(work.decode_whole_step_s)} per step at a mean context of {show_count(workload.mean_context)}",
         "max(FLOP / peak, (weights read + batch x cache) / bandwidth) (F6.2)",
         f"{show_bytes(r.model.weights_bytes_read_per_step)} of weights read; {r.intensity.decode_flop_per_byte:.2f} FLOP/B"
-        f" against a ridge of {r.intensity.ridge_flop_per_byte:.0f}",
-        binds=r.decode_limit,
+        f" against a ridge of {_ridge_text(r)}",
+        binds=r.decode_limit or "",
     )
 
 
@@ -180,7 +185,7 @@ def _ttft(r: SizeResult) -> Explanation:
         "prefill chunks in steps shared with the running decoders + the step under way + waiting for memory",
         f"bound {show_time(ttft.bound)} at nominal rates, alone {show_time(alone.bound)}{waiting}",
         _share_inputs(r),
-        r.prefill_limit,
+        r.prefill_limit or "",
     )
 
 
@@ -194,7 +199,7 @@ def _tpot(r: SizeResult) -> Explanation:
         f"step of {state.decoding:.1f} decoding sequences {show_time(state.itl_s)}"
         f" + prefill interference {show_time(state.tpot_s - state.itl_s)}; bound {show_time(tpot.bound)}",
         _share_inputs(r),
-        r.decode_limit,
+        r.decode_limit or "",
     )
 
 

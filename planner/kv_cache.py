@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..engines.spec import NumberFormat
-    from ..models.spec import Mixer, ModelSpec
+    from ..models.spec import Indexer, Mixer, ModelSpec
 
 _CONVOLUTION_BITS = 16
 
@@ -119,17 +119,13 @@ def mixer_terms(mixer: Mixer, layers: int, tp: int = 1) -> tuple[CacheTerm, ...]
             heads = kv_heads_per_rank(mixer.num_kv_heads, tp)
             label = mixer.kind if mixer.window is None else f"{mixer.kind} {mixer.window}"
             elements = heads * (mixer.head_dim + mixer.value_dim)
-            return (CacheTerm(label, layers, elements, window=mixer.window, stored=mixer.cache == "own"),)
+            reads = mixer.indexer.top_k if mixer.indexer else None
+            term = CacheTerm(label, layers, elements, window=mixer.window, reads=reads, stored=mixer.cache == "own")
+            return (term, *_index_keys(mixer.indexer, layers))
         case LatentAttention():
-            indexer = mixer.indexer
             latent = mixer.kv_lora_rank + mixer.qk_rope_head_dim
-            term = CacheTerm("latent", layers, latent, reads=indexer.top_k if indexer else None)
-            keys = (
-                ()
-                if indexer is None or indexer.shared
-                else (CacheTerm("index keys", layers, indexer.head_dim, index=True),)
-            )
-            return (term, *keys)
+            term = CacheTerm("latent", layers, latent, reads=mixer.indexer.top_k if mixer.indexer else None)
+            return (term, *_index_keys(mixer.indexer, layers))
         case CompressedAttention():
             window = CacheTerm(f"window {mixer.window}", layers, mixer.head_dim, window=mixer.window)
             if not mixer.ratio:
@@ -148,6 +144,12 @@ def mixer_terms(mixer: Mixer, layers: int, tp: int = 1) -> tuple[CacheTerm, ...]
             return (CacheTerm("cross", layers, 2 * heads * mixer.head_dim, fixed=mixer.memory_tokens),)
         case Recurrent():
             return ()
+
+
+def _index_keys(indexer: Indexer | None, layers: int) -> tuple[CacheTerm, ...]:
+    if indexer is None or indexer.shared:
+        return ()
+    return (CacheTerm("index keys", layers, indexer.head_dim, index=True),)
 
 
 def state_bytes(mixer: Mixer, tp: int = 1) -> int:

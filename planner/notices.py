@@ -51,7 +51,10 @@ def warnings_of(d: Deployment) -> list[Notice]:
         message = f"no link between {replica} x {d.hardware.name} is known: exchanges are taken as free"
         warnings.append(Notice("interconnect_unknown", message))
     main, used = d.formats.weights[main_class(d)], main_arithmetic(d)
-    if used != main.arithmetic[0]:
+    if not d.hardware.has_rates:
+        message = f"no dense rate of {d.hardware.name} is known: memory is planned, times are not"
+        warnings.append(Notice("no_dense_rate", message))
+    elif used != main.arithmetic[0]:
         message = f"{main.name} weights are multiplied in {used} on {d.hardware.name} with {d.formats.activations.name} activations"
         warnings.append(Notice("arithmetic_fallback", message))
     return warnings

@@ -19,7 +19,7 @@ from .parameters import feed_forward_tensors, head_matrix, mixer_tensors
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..models.spec import FeedForward, LayerGroup, Mixer
+    from ..models.spec import FeedForward, Indexer, LayerGroup, Mixer
     from .deployment import Deployment
     from .kv_cache import CacheTerm
     from .parameters import Matrix
@@ -112,32 +112,41 @@ def _scores(
     terms = mixer_terms(mixer, layers, tp)
     if isinstance(mixer, LatentAttention):
         yield _latent_scores(d, layers, mixer, phase, arithmetic, terms[0])
-        if mixer.indexer is not None and not mixer.indexer.shared:
-            index = mixer.indexer
-            flop = 2.0 * layers * index.num_heads * index.head_dim
-            yield Scores(f"index {phase}", arithmetic, phase, flop, layers * index.head_dim * kv, 0)
+        yield from _index_scores(mixer.indexer, layers, phase, arithmetic, kv)
         return
     heads, width = _query_heads(mixer, tp)
-    for position, term in enumerate(terms):
-        cap = min(term.window or math.inf, term.reads * term.every if term.reads else math.inf)
-        index_width = (
-            mixer.indexer.head_dim if isinstance(mixer, CompressedAttention) and mixer.indexer and term.reads else 0
-        )
+    indexer = mixer.indexer if isinstance(mixer, (Attention, CompressedAttention)) else None
+    for position, term in enumerate(term for term in terms if not term.index):
+        # A compressed entry holds its index key too, which only the scorer reads.
+        key = indexer.head_dim if indexer and isinstance(mixer, CompressedAttention) and term.reads else 0
         yield Scores(
             f"attention {phase}",
             arithmetic,
             phase,
             2.0 * layers * heads * width,
-            layers * (term.elements - index_width) * kv,
+            layers * (term.elements - key) * kv,
             layers * heads * width * activation if position == 0 else 0,
-            cap,
-            term.window or math.inf,
-            term.every,
-            term.fixed,
+            cap=min(term.window or math.inf, term.reads * term.every if term.reads else math.inf),
+            kept=term.window or math.inf,
+            every=term.every,
+            fixed=term.fixed,
         )
-        if index_width and isinstance(mixer, CompressedAttention) and mixer.indexer:
-            flop = 2.0 * layers * mixer.indexer.num_heads * index_width
-            yield Scores(f"index {phase}", arithmetic, phase, flop, layers * index_width * kv, 0, every=term.every)
+    every = mixer.ratio if isinstance(mixer, CompressedAttention) else 1
+    yield from _index_scores(indexer, layers, phase, arithmetic, kv, every)
+
+
+def _index_scores(
+    indexer: Indexer | None,
+    layers: int,
+    phase: Literal["decode", "prefill"],
+    arithmetic: str,
+    kv: float,
+    every: int = 1,
+) -> Iterator[Scores]:
+    """Scores of an indexer over the keys of all tokens (formula F2.9); the choice itself is not counted."""
+    if indexer is not None and not indexer.shared:
+        flop = 2.0 * layers * indexer.num_heads * indexer.head_dim
+        yield Scores(f"index {phase}", arithmetic, phase, flop, layers * indexer.head_dim * kv, 0, every=every)
 
 
 def _query_heads(mixer: Mixer, tp: int) -> tuple[int, int]:

@@ -90,13 +90,20 @@ def _attention(a: Attention, hidden: int, tp: int) -> Tensors:
     bias = (queries + keys + values if a.qkv_bias else 0) + (hidden if a.out_bias else 0)
     gains = {False: 0, True: a.head_dim * (2 if keys else 1), "full": queries + keys}[a.qk_norm]
     gate = queries if a.output_gate else 0
-    return Tensors(
+    tensors = Tensors(
         (
             Matrix("qkv", "attention", hidden, queries + gate + keys + values),
             Matrix("o", "attention", heads * a.value_dim, hidden),
         ),
         bias + gains + (heads if a.sinks else 0),
     )
+    if a.indexer is None or a.indexer.shared:
+        return tensors
+    width = a.indexer.head_dim
+    index = Matrix(
+        "index_qk", "attention", hidden, (a.indexer.num_heads + 1) * width
+    )  # queries, one key; a norm on each
+    return tensors + Tensors((index,), 2 * width)
 
 
 def _latent(a: LatentAttention, hidden: int, tp: int) -> Tensors:
@@ -107,8 +114,10 @@ def _latent(a: LatentAttention, hidden: int, tp: int) -> Tensors:
     else:
         down, up = Matrix("q_a", "attention", hidden, a.q_lora_rank), Matrix("q_b", "attention", a.q_lora_rank, queries)
         query = Tensors((down, up), a.q_lora_rank)
+    gate = (Matrix("gate", "attention", hidden, heads * a.v_head_dim),) if a.output_gate else ()
     latent = Tensors(
         (
+            *gate,
             Matrix("kv_a", "attention", hidden, a.kv_lora_rank + a.qk_rope_head_dim),
             Matrix("kv_b", "attention", a.kv_lora_rank, heads * (a.qk_nope_head_dim + a.v_head_dim)),
             Matrix("o", "attention", heads * a.v_head_dim, hidden),
@@ -222,7 +231,7 @@ def _moe(moe: Moe, hidden: int, layout: Layout) -> Tensors:
     )
     if moe.latent_size:
         down, up_again = Matrix("latent_down", "mlp", hidden, inner), Matrix("latent_up", "mlp", inner, hidden)
-        routed += Tensors((down, up_again))
+        routed += Tensors((down, up_again), inner if moe.latent_norm else 0)
     if moe.shared is None:
         return routed
     shared = _mlp("shared.", "mlp", hidden, divided(moe.shared.intermediate_size, layout.tp), gated=moe.gated)
@@ -246,7 +255,7 @@ def _norm_size(model: ModelSpec) -> int:
 
 def head_matrix(model: ModelSpec, layout: Layout = SINGLE) -> Matrix:
     """The output head on one rank: the vocabulary is divided over the tensor ranks."""
-    return Matrix("head", "head", model.hidden_size, divided(model.vocab_size, layout.tp))
+    return Matrix("head", "head", model.table_width, divided(model.vocab_size, layout.tp))
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,10 +295,10 @@ def count_parameters(model: ModelSpec) -> ParameterCount:
             multiplied += layer.count * matrix.active_parameters
         unused += layer.count * tensors.idle_vectors
         by_class["norm"] += layer.count * tensors.vectors
-    table = model.vocab_size * model.hidden_size
+    table = model.vocab_size * model.table_width
     by_class["embedding"] = table + model.learned_positions * model.hidden_size
-    by_class["head"] = (0 if model.tied_embeddings else table) + (model.vocab_size if model.head_bias else 0)
-    by_class["norm"] += model.final_norms * _norm_size(model)
+    by_class["head"] = 0 if model.tied_embeddings else table
+    by_class["norm"] += model.final_norms * _norm_size(model) + (model.vocab_size if model.head_bias else 0)
     by_class["other"] = sum(other.count for other in model.other_parameters)
     total = sum(by_class.values())
     return ParameterCount(by_class, total - unused, multiplied + table)
@@ -302,12 +311,12 @@ def stored_bytes(model: ModelSpec, formats: Formats, layout: Layout = SINGLE) ->
     models whose layers differ much in size.
     """
     per_class = _rank_parameters(model, layout)
-    table = model.hidden_size * divided(model.vocab_size, layout.tp)
+    table = model.table_width * divided(model.vocab_size, layout.tp)
     positions = model.learned_positions * model.hidden_size
     front: dict[TensorClass, int] = {"embedding": table + positions}
     back: dict[TensorClass, int] = {
-        "head": table + (model.vocab_size if model.head_bias else 0),
-        "norm": model.final_norms * _norm_size(model),
+        "head": table,
+        "norm": model.final_norms * _norm_size(model) + (model.vocab_size if model.head_bias else 0),
     }
     parts = sum(part.parameters for part in model.parts if part.loaded)
     other = sum(other.count for other in model.other_parameters) + parts

@@ -6,7 +6,7 @@ import dataclasses
 import html
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 SCHEMA = "roofplan/result/v1"
 
@@ -57,7 +57,10 @@ class Answer:
     ``to_dict`` gives the envelope that ``--format json`` prints: base units in the key names, no rounding, no NaN or infinity.
     """
 
-    command: ClassVar[str] = ""
+    @property
+    def command(self) -> str:
+        """The verb that this answers."""
+        return ""
 
     @property
     def warnings(self) -> tuple[Notice, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from .batching import compute_bound_batch, critical_context, crossover_batch
 from .costs import Load
@@ -76,7 +76,7 @@ class IntensityFigures:
 
     prefill_flop_per_byte: float
     decode_flop_per_byte: float
-    ridge_flop_per_byte: float
+    ridge_flop_per_byte: float | None
     arithmetic: str
 
 
@@ -103,7 +103,7 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class SizeResult(Answer):
-    """The answer of ``roofplan size``; ``times`` is None when nothing fits."""
+    """The answer of ``roofplan size``; ``times`` is None when nothing fits, or when no rate of the device is known."""
 
     deployment: Deployment
     model: ModelFigures
@@ -113,12 +113,15 @@ class SizeResult(Answer):
     max_batch_compute_bound: float | None
     intensity: IntensityFigures
     work: WorkFigures
-    prefill_limit: Limit
-    decode_limit: Limit
+    prefill_limit: Limit | None
+    decode_limit: Limit | None
     times: Times | None
     efficiencies: tuple[Efficiency, ...]
 
-    command: ClassVar[str] = "size"
+    @property
+    def command(self) -> str:
+        """The verb that this answers."""
+        return "size"
 
     @property
     def fits(self) -> bool:
@@ -164,11 +167,11 @@ class SizeResult(Answer):
 
     def figures(self) -> dict[str, Any]:
         """What was found, in the shape that scripts rely on."""
-        times, why_not = self.times, self.reasons[:1]
-        empty = {"value": None, "reason": why_not[0] if why_not else ""}
+        times, why_not = self.times, (*self.reasons, "no_dense_rate")[0]
         latency_names = LatencyFigures.__dataclass_fields__
         throughput_names = ThroughputFigures.__dataclass_fields__
-        never = None if self.max_batch_compute_bound is not None else "memory_bound_at_any_batch"
+        unbound = "memory_bound_at_any_batch" if self.deployment.hardware.has_rates else "no_dense_rate"
+        never = None if self.max_batch_compute_bound is not None else unbound
         plan = self.memory
         return {
             "fits": self.fits,
@@ -193,10 +196,8 @@ class SizeResult(Answer):
                 "max_batch_compute_bound": self.max_batch_compute_bound,
                 "max_batch_compute_bound_reason": never,
             },
-            "latency": times.latency if times else dict.fromkeys(latency_names, None) | {"reason": empty["reason"]},
-            "throughput": times.throughput
-            if times
-            else dict.fromkeys(throughput_names, None) | {"reason": empty["reason"]},
+            "latency": times.latency if times else dict.fromkeys(latency_names, None) | {"reason": why_not},
+            "throughput": times.throughput if times else dict.fromkeys(throughput_names, None) | {"reason": why_not},
             "intensity": self.intensity,
             "work": self.work,
             "bottleneck": {"prefill": self.prefill_limit, "decode": self.decode_limit},
@@ -250,8 +251,9 @@ def size_deployment(d: Deployment) -> SizeResult:
     batch = max(1.0, running / d.layout.pp)
     decode = Load(batch, d.workload.mean_context)
     prefill = Load(0, 0, chunk=min(d.workload.prompt, d.engine.max_batched_tokens))
-    times = _times(d, models, slots) if plan.kv_budget_bytes >= 0 and slots else None
-    too_many = times is not None and d.sequences_per_replica > slots
+    something_fits = plan.kv_budget_bytes >= 0 and slots > 0
+    times = _times(d, models, slots) if something_fits and d.hardware.has_rates else None
+    too_many = d.sequences_per_replica > slots
     return SizeResult(
         deployment=d,
         model=ModelFigures(
@@ -266,11 +268,18 @@ def size_deployment(d: Deployment) -> SizeResult:
         max_batch_compute_bound=_compute_bound_batch(d, parameters),
         intensity=_intensity(d, nominal, prefill, decode),
         work=_work(d, nominal, parameters, decode),
-        prefill_limit="capacity" if times is None else models[2].bottleneck(prefill),
-        decode_limit="capacity" if times is None or too_many else models[2].bottleneck(decode),
+        prefill_limit=_limit(models[2], prefill, d, fits=something_fits),
+        decode_limit=_limit(models[2], decode, d, fits=something_fits and not too_many),
         times=times,
         efficiencies=efficiencies,
     )
+
+
+def _limit(model: StepModel, load: Load, d: Deployment, *, fits: bool) -> Limit | None:
+    """What binds a phase: capacity when it does not fit, else what most of the time is spent on; None without rates."""
+    if not fits:
+        return "capacity"
+    return model.bottleneck(load) if d.hardware.has_rates else None
 
 
 def kv_figures(d: Deployment) -> KvFigures:
@@ -329,13 +338,16 @@ def _times(d: Deployment, models: tuple[StepModel, ...], slots: int) -> Times:
 
 def _compute_bound_batch(d: Deployment, parameters: ParameterCount) -> float | None:
     """Batch of the whole deployment from which decode is compute-bound, in the textbook's convention (formula F7.3)."""
+    ridge = _ridge(d)
+    if ridge is None:
+        return None
     cache = cache_layout(d.model, d.formats.kv).bytes_per_sequence(round(d.workload.mean_context))
     weights = stored_bytes(d.model, d.formats)
-    batch = compute_bound_batch(weights, parameters.active, _ridge(d), cache)
+    batch = compute_bound_batch(weights, parameters.active, ridge, cache)
     return None if batch is None else batch * d.layout.dp
 
 
-def _ridge(d: Deployment) -> float:
+def _ridge(d: Deployment) -> float | None:
     return d.hardware.ridge(main_arithmetic(d))
 
 
@@ -355,13 +367,12 @@ def _work(d: Deployment, model: StepModel, parameters: ParameterCount, decode: L
     cache = cache_layout(d.model, d.formats.kv)
     context = round(workload.mean_context)
     crossover = crossover_batch(stored_bytes(d.model, d.formats), cache.bytes_per_sequence(context))
-    critical = critical_context(parameters.active, _ridge(d), cache.bytes_per_token)
-    finite = cache.bytes_per_token > 0
+    ridge, grows = _ridge(d), cache.bytes_per_token > 0
     return WorkFigures(
         ranks * sum(float(model.totals(Load(0, 0, chunk=chunk, past=past))[0]) for chunk, past in pieces),
         ranks * float(model.totals(decode)[0]),
         prefill_s(model, workload.prompt, d.engine.max_batched_tokens, grouping="whole"),
         float(model.step_s(decode.decoders, decode.context, grouping="whole")),
-        crossover if finite else None,
-        critical if finite else None,
+        crossover if grows else None,
+        critical_context(parameters.active, ridge, cache.bytes_per_token) if grows and ridge is not None else None,
     )

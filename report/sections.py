@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..planner.ranges import Range
     from ..planner.results import Answer, Explanation
     from ..planner.sizing import SizeResult
+    from .listings import Listing
 
 Row = tuple[str, ...]
 
@@ -145,13 +146,18 @@ def _spread(name: str, figure: Range, printed: Callable[[float], str]) -> Row:
 
 def _limits(r: SizeResult) -> Section:
     intensity, bound = r.intensity, r.max_batch_compute_bound
-    ridge = f"ridge {intensity.ridge_flop_per_byte:.0f} in {intensity.arithmetic}"
+    known = intensity.ridge_flop_per_byte
+    ridge = "ridge unknown" if known is None else f"ridge {known:.0f} in {intensity.arithmetic}"
     critical = r.work.critical_context
     beyond = f"never beyond {int(critical):,} tokens of context" if critical is not None else ""
     rows: list[Row] = [
-        ("prefill", r.prefill_limit, f"{intensity.prefill_flop_per_byte:,.0f} FLOP/B, {ridge}"),
-        ("decode", r.decode_limit, f"{intensity.decode_flop_per_byte:,.1f} FLOP/B, {ridge}"),
-        ("decode is compute-bound", "never" if bound is None else f"from batch {bound:,.0f}", beyond),
+        ("prefill", r.prefill_limit or "unknown", f"{intensity.prefill_flop_per_byte:,.0f} FLOP/B, {ridge}"),
+        ("decode", r.decode_limit or "unknown", f"{intensity.decode_flop_per_byte:,.1f} FLOP/B, {ridge}"),
+        (
+            "decode is compute-bound",
+            ("never" if known else "unknown") if bound is None else f"from batch {bound:,.0f}",
+            beyond,
+        ),
     ]
     if r.work.crossover_batch is not None:
         rows.append(
@@ -200,15 +206,23 @@ def report_of(answer: Answer, *, explain: bool = False) -> Report:
     """Arrange any result; ``explain`` adds a section for the derivation of each figure."""
     from ..planner.caching import KvResult
     from ..planner.sizing import SizeResult
+    from .listings import Listing
 
     if isinstance(answer, SizeResult):
         report = size_report(answer)
     elif isinstance(answer, KvResult):
         report = kv_report(answer)
+    elif isinstance(answer, Listing):
+        report = Report("", answer.verdict, answer.good, _listed(answer), ())
     else:
         raise TypeError(f"no report for {type(answer).__name__}")
     derived = tuple(_derivation(line) for line in answer.explain()) if explain else ()
     return replace(report, sections=report.sections + derived)
+
+
+def _listed(listing: Listing) -> tuple[Section, ...]:
+    cells = tuple(tuple(show(cell, 400) for cell in row) for row in listing.cells)
+    return (Section(show(listing.title), listing.header, cells),) if cells else ()
 
 
 def _derivation(line: Explanation) -> Section:

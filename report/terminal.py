@@ -53,7 +53,8 @@ def print_report(report: Report, color: Color = "auto") -> None:
     from rich.text import Text
 
     out = console(sys.stdout, color)
-    out.print(Text(report.heading, style="bold"), soft_wrap=True)
+    if report.heading:
+        out.print(Text(report.heading, style="bold"), soft_wrap=True)
     if report.verdict:
         out.print(Text(report.verdict, style="green" if report.good else "bold red"), soft_wrap=True)
     for section in report.sections:
@@ -77,9 +78,10 @@ def _print_section(out: Console, section: Section) -> None:
         pad_edge=True,
         show_edge=False,
     )
-    last = len(section.header) - 1
     for position, name in enumerate(section.header):
-        is_figure = position > 0 and (position < last or any(section.header))
+        is_figure = position > 0 and all(
+            row[position][:1].strip("-").isdigit() or not row[position] for row in section.rows
+        )
         table.add_column(Text(name), justify="right" if is_figure else "left", overflow="fold")
     for row in section.rows:
         table.add_row(*(Text(cell) for cell in row))

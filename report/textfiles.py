@@ -60,7 +60,7 @@ def _cell(value: Any) -> str:
 
 def to_markdown(report: Report) -> str:
     """The report as Markdown tables."""
-    lines = [f"## {_escaped(report.heading)}", ""]
+    lines = [f"## {_escaped(report.heading)}", ""] if report.heading else []
     if report.verdict:
         lines += [f"**{_escaped(report.verdict)}**", ""]
     for section in report.sections:

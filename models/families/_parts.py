@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import Any
 
-from ..spec import Attention, Convolution, LatentAttention, Mlp, Moe, Projection, Recurrent, SharedExpert, State
-
-if TYPE_CHECKING:
-    from ..config import Config
+from ..config import MOST_LAYERS, Config
+from ..spec import (
+    Attention,
+    Convolution,
+    LatentAttention,
+    LayerGroup,
+    Mlp,
+    Moe,
+    Projection,
+    Recurrent,
+    SharedExpert,
+    State,
+)
 
 
 def num_layers(c: Config) -> int:
     """Number of layers."""
-    return c.count("num_hidden_layers", "n_layer", "n_layers")
+    return c.count("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers", largest=MOST_LAYERS)
 
 
 def head_dim(c: Config) -> int:
     """Width of a head: said outright, or hidden_size / num_heads where the family defines it so and the key is absent."""
-    said = c.optional("head_dim", "attention_head_dim")
+    said = c.optional("head_dim", "attention_head_dim", "kv_channels", "d_kv")
     if said is not None:
         return said
-    hidden, heads = c.count("hidden_size", "n_embd", "d_model"), c.count("num_attention_heads", "n_head")
+    hidden, heads = (
+        c.count("hidden_size", "n_embd", "d_model"),
+        c.count("num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads"),
+    )
     if hidden % heads:
         raise c.error("head_dim", got="nothing", wanted=f"a head width: {hidden} does not divide into {heads} heads")
     return hidden // heads
@@ -28,7 +41,7 @@ def head_dim(c: Config) -> int:
 
 def attention(c: Config, **changes: Any) -> Attention:
     """Full attention from the usual keys; ``changes`` override fields."""
-    heads = c.count("num_attention_heads", "n_head")
+    heads = c.count("num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads")
     usual: dict[str, Any] = {
         "kind": "full",
         "num_heads": heads,
@@ -36,6 +49,13 @@ def attention(c: Config, **changes: Any) -> Attention:
         "head_dim": changes.get("head_dim") or head_dim(c),
     }
     return Attention(**{**usual, **changes})
+
+
+def windowed(c: Config, mixer: Attention) -> Attention:
+    """Give a mixer the window of ``sliding_window``; one that is not below the context never bites and is left out."""
+    window, context = c.optional("sliding_window"), c.optional("max_position_embeddings")
+    bites = window is not None and (context is None or window < context)
+    return replace(mixer, kind="sliding", window=window) if bites else mixer
 
 
 def by_layer_types(c: Config, full: Any, local: Any, *, every: int, full_first: bool = False) -> list[Any]:
@@ -57,17 +77,58 @@ def plain(width: int, *, bias: bool) -> Mlp:
     return Mlp(kind="plain", intermediate_size=width, bias=bias)
 
 
+def dense_then_sparse(c: Config, mixers: list[Any], dense: Mlp, moe: Moe, **layer: Any) -> list[LayerGroup]:
+    """Layers of which the first ones are dense, by the spelling that the file has.
+
+    ``mlp_layer_types`` lists them, ``moe_layer_freq`` is a list of ones or a step, ``first_k_dense_replace`` counts the dense ones.
+    """
+    count = len(mixers)
+    kinds, listed = c.items("mlp_layer_types", count), c.data.get("moe_layer_freq")
+    first = c.optional("first_k_dense_replace", zero=True) or 0
+    if kinds:
+        sparse = [kind == "sparse" for kind in kinds]
+    elif isinstance(listed, list):
+        sparse = [bool(flag) for flag in c.items("moe_layer_freq", count)]
+    else:
+        step = c.count("moe_layer_freq", default=1)
+        sparse = [i >= first and i % step == 0 for i in range(count)]
+    return [
+        LayerGroup(count=1, attention=(mixer,), mlp=(moe if is_sparse else dense,), **layer)
+        for mixer, is_sparse in zip(mixers, sparse, strict=False)
+    ]
+
+
+def uniform(c: Config, key: str) -> int:
+    """Read a whole number that the file may give once, or once per layer if all are the same."""
+    value = c.data.get(key)
+    if isinstance(value, list):
+        if not value or len(set(map(str, value))) > 1:
+            raise c.error(key, got="different values", wanted="the same for all layers")
+        return Config(c.document, {key: value[0]}, c.path).count(key)
+    return c.count(key)
+
+
 def shared_expert(width: int | None, *, gate: bool = False) -> SharedExpert | None:
     """An expert that every token uses, where there is one."""
     return SharedExpert(intermediate_size=width, gate=gate) if width else None
+
+
+_EXPERTS_PER_TOKEN = (
+    "num_experts_per_tok",
+    "num_experts_per_token",
+    "experts_per_token",
+    "moe_k",
+    "moe_top_k",
+    "top_k_experts",
+)
 
 
 def experts(c: Config, **changes: Any) -> Moe:
     """Routed experts from the usual keys; ``changes`` override fields."""
     usual: dict[str, Any] = {
         "kind": "moe",
-        "num_experts": c.count("n_routed_experts", "num_local_experts", "num_experts"),
-        "experts_per_token": c.count("num_experts_per_tok", "num_experts_per_token", "experts_per_token"),
+        "num_experts": c.count("n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts"),
+        "experts_per_token": changes.get("experts_per_token") or c.count(*_EXPERTS_PER_TOKEN),
         "intermediate_size": changes.get("intermediate_size") or c.count("moe_intermediate_size", "intermediate_size"),
     }
     return Moe(**{**usual, **changes})
@@ -103,6 +164,60 @@ def mamba2(hidden: int, heads: int, width: int, groups: int, state: int, kernel:
     )
 
 
+def mamba1(hidden: int, inner: int, state: int, kernel: int, rank: int, *, norms: bool) -> Recurrent:
+    """Mamba-1: input and gate, then time step, input and output vectors from the convolved input; a decay per state element.
+
+    ``norms`` are the ones that Jamba puts on those three.
+    """
+    return Recurrent(
+        kind="recurrent",
+        variant="mamba1",
+        projections=(
+            Projection(name="in", inputs=hidden, outputs=2 * inner),
+            Projection(name="x", inputs=inner, outputs=rank + 2 * state),
+            Projection(name="dt", inputs=rank, outputs=inner),
+            Projection(name="out", inputs=inner, outputs=hidden),
+        ),
+        state=State(heads=inner, key_dim=1, value_dim=state),
+        convolution=Convolution(channels=inner, kernel=kernel, bias=True),
+        vectors=inner * state + 2 * inner + (rank + 2 * state if norms else 0),
+    )
+
+
+def delta_attention(hidden: int, heads: int, width: int, kernel: int, *, full_rank_gate: bool) -> Recurrent:
+    """Kimi delta attention (KDA): queries, keys and values each convolved, a low-rank decay, an output gate (low-rank or full)."""
+    inner = heads * width
+    gate = (("g", hidden, inner),) if full_rank_gate else (("g_a", hidden, width), ("g_b", width, inner))
+    shapes = (("qkv", hidden, 3 * inner), ("f_a", hidden, width), ("f_b", width, inner), ("beta", hidden, heads), *gate)
+    return Recurrent(
+        kind="recurrent",
+        variant="kimi delta attention",
+        projections=tuple(
+            Projection(name=name, inputs=inputs, outputs=outputs)
+            for name, inputs, outputs in (*shapes, ("out", inner, hidden))
+        ),
+        state=State(heads=heads, key_dim=width, value_dim=width),
+        convolution=Convolution(channels=3 * inner, kernel=kernel),
+        vectors=heads + inner + width,
+    )
+
+
+def lightning(hidden: int, heads: int, width: int) -> Recurrent:
+    """Lightning attention: queries, keys, values and an output gate; a fixed decay; a norm over the full width."""
+    inner = heads * width
+    return Recurrent(
+        kind="recurrent",
+        variant="lightning attention",
+        projections=(
+            Projection(name="qkv", inputs=hidden, outputs=3 * inner),
+            Projection(name="gate", inputs=hidden, outputs=inner),
+            Projection(name="out", inputs=inner, outputs=hidden),
+        ),
+        state=State(heads=heads, key_dim=width, value_dim=width),
+        vectors=inner,
+    )
+
+
 def gated_delta_net(c: Config) -> Recurrent:
     """Gated delta net: keys and queries per key head, values and gate per value head, two scalars per value head and token."""
     hidden = c.count("hidden_size")
@@ -120,6 +235,3 @@ def gated_delta_net(c: Config) -> Recurrent:
         convolution=Convolution(channels=2 * keys + values, kernel=c.count("linear_conv_kernel_dim")),
         vectors=2 * value_heads + value_dim,
     )
-
-
-Pattern = Literal["full", "sliding", "chunked"]

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from ..config import Config, Shape, family
 from ..spec import CompressedAttention, Indexer, LayerGroup
-from ._parts import experts, gated, latent, num_layers, shared_expert
+from ._parts import attention, dense_then_sparse, experts, gated, latent, num_layers, shared_expert
 
 
-@family("deepseek_v3", "deepseek_v32")
+@family("deepseek", "deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "mistral4")
 def deepseek(c: Config) -> Shape:
-    """DeepSeek V3 and V3.2: the first layers dense, then experts with one shared one; V3.2 adds an indexer to each layer."""
-    mixer = latent(c, indexer=_indexer(c))
+    """DeepSeek V1 to V3.2, Kimi K2 and Mistral Small 4: the first layers dense, then experts with shared ones.
+
+    V1 has the usual attention, the others latent attention; V3.2 adds an indexer to each layer. Routers that score with a sigmoid have a
+    correction bias.
+    """
+    mixer = latent(c, indexer=_indexer(c)) if c.optional("kv_lora_rank") else attention(c)
     width = c.count("moe_intermediate_size")
     shared = shared_expert(width * (c.optional("n_shared_experts", zero=True) or 0))
     moe = experts(c, shared=shared, correction_bias=c.text("scoring_func", default="") == "sigmoid")
-    dense = c.optional("first_k_dense_replace", zero=True) or 0
-    every = c.count("moe_layer_freq", default=1)
-    return Shape(
-        [
-            LayerGroup(count=1, attention=(mixer,), mlp=(moe if i >= dense and i % every == 0 else gated(c),))
-            for i in range(num_layers(c))
-        ]
-    )
+    return Shape(dense_then_sparse(c, [mixer] * num_layers(c), gated(c), moe))
 
 
 def _indexer(c: Config) -> Indexer | None:

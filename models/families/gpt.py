@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..config import Config, Shape, family
 from ..spec import LayerGroup
-from ._parts import attention, by_layer_types, experts, num_layers, plain
+from ._parts import attention, by_layer_types, experts, num_layers, plain, windowed
 
 
 @family("gpt2")
@@ -15,6 +15,73 @@ def gpt2(c: Config) -> Shape:
     layer = LayerGroup(count=1, attention=(attention(c, qkv_bias=True, out_bias=True),), mlp=(mlp,))
     positions = c.count("n_positions", "n_ctx")
     return Shape([layer] * num_layers(c), tied_by_default=True, learned_positions=positions, norm_bias=True)
+
+
+@family("gpt_bigcode")
+def gpt_bigcode(c: Config) -> Shape:
+    """GPTBigCode (SantaCoder, StarCoder 1): GPT-2 with a single KV head."""
+    kv_heads = 1 if c.flag("multi_query", default=True) else c.count("n_head")
+    mixer = attention(c, num_kv_heads=kv_heads, qkv_bias=True, out_bias=True)
+    mlp = plain(c.count("n_inner", default=4 * c.count("n_embd")), bias=True)
+    layer = LayerGroup(count=1, attention=(mixer,), mlp=(mlp,))
+    return Shape(
+        [layer] * num_layers(c), tied_by_default=True, learned_positions=c.count("n_positions"), norm_bias=True
+    )
+
+
+@family("gpt_neox")
+def gpt_neox(c: Config) -> Shape:
+    """GPT-NeoX and Pythia: attention and MLP in parallel, each with its own norm; biases everywhere."""
+    bias = c.flag("attention_bias", default=True)
+    layer = LayerGroup(
+        count=1,
+        attention=(attention(c, qkv_bias=bias, out_bias=bias),),
+        mlp=(plain(c.count("intermediate_size"), bias=True),),
+    )
+    return Shape([layer] * num_layers(c), norm_bias=True)
+
+
+@family("gptj", "phi-msft")
+def gptj(c: Config) -> Shape:
+    """GPT-J, and Phi 1.5 and 2: attention and MLP share one norm; the head has a bias. Phi has biases in attention too."""
+    bias = c.text("model_type", default="") != "gptj"
+    mlp = plain(c.count("n_inner", default=4 * c.count("n_embd")), bias=True)
+    layer = LayerGroup(count=1, attention=(attention(c, qkv_bias=bias, out_bias=bias),), mlp=(mlp,), norms=1)
+    return Shape([layer] * num_layers(c), norm_bias=True, head_bias=True)
+
+
+@family("opt")
+def opt(c: Config) -> Shape:
+    """OPT: biases everywhere, learned positions with two spare rows.
+
+    OPT 350M normalises after each part, and so has no final norm; its table is narrower than its layers, with a projection on either side.
+    """
+    hidden, width = c.count("hidden_size"), c.count("word_embed_proj_dim", default=c.count("hidden_size"))
+    bias = c.flag("enable_bias", default=True)
+    layer = LayerGroup(
+        count=1, attention=(attention(c, qkv_bias=bias, out_bias=bias),), mlp=(plain(c.count("ffn_dim"), bias=bias),)
+    )
+    before = c.flag("do_layer_norm_before", default=True)
+    projections = 2 * width * hidden if width != hidden else 0
+    source = "transformers, modeling_opt.py: project_in and project_out"
+    return Shape(
+        [layer] * num_layers(c),
+        tied_by_default=True,
+        learned_positions=c.count("max_position_embeddings") + 2,
+        norm_bias=True,
+        final_norms=1 if before else 0,
+        embedding_size=width if width != hidden else None,
+        other=[("embedding projections", projections, True, source)],
+    )
+
+
+@family("starcoder2")
+def starcoder2(c: Config) -> Shape:
+    """StarCoder 2: a window on all layers, biases everywhere, an MLP of two matrices."""
+    bias = c.flag("use_bias", default=True)
+    mixer = windowed(c, attention(c, qkv_bias=bias, out_bias=bias))
+    layer = LayerGroup(count=1, attention=(mixer,), mlp=(plain(c.count("intermediate_size"), bias=bias),))
+    return Shape([layer] * num_layers(c), tied_by_default=True, norm_bias=True)
 
 
 @family("falcon")

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..config import Config, Shape, family
 from ..spec import Attention, CrossAttention, LayerGroup, Mlp
-from ._parts import attention, by_layer_types, experts, gated, head_dim, num_layers, shared_expert
+from ._parts import attention, by_layer_types, experts, gated, head_dim, num_layers, shared_expert, windowed
 
 
-@family("llama")
+@family("llama", "baichuan", "exaone", "granite", "internlm2", "minicpm", "seed_oss")
 def llama(c: Config) -> Shape:
-    """Llama 1 to 3: GQA, gated MLP, two norms; biases only where the file says so."""
-    mixer = attention(c, qkv_bias=c.flag("attention_bias"), out_bias=c.flag("attention_bias"))
+    """Llama 1 to 3 and what differs from it in names only: GQA, gated MLP, two norms; biases where the file says so."""
+    bias = c.flag("attention_bias")
+    mixer = attention(c, qkv_bias=bias, out_bias=c.flag("attention_out_bias", default=bias))
     layer = LayerGroup(count=1, attention=(mixer,), mlp=(gated(c, bias=c.flag("mlp_bias")),))
     return Shape([layer] * num_layers(c))
 
 
-@family("mistral", "mixtral")
+@family("smollm3", "ernie4_5")
+def tied_llama(c: Config) -> Shape:
+    """The same with a head that is tied unless the file says otherwise."""
+    return replace(llama(c), tied_by_default=True)
+
+
+@family("orion", "stablelm")
+def llama_with_layer_norms(c: Config) -> Shape:
+    """The same with layer norms, which have a bias."""
+    bias = c.flag("use_qkv_bias")
+    layer = LayerGroup(count=1, attention=(attention(c, qkv_bias=bias),), mlp=(gated(c),))
+    return Shape([layer] * num_layers(c), norm_bias=True)
+
+
+@family("mistral", "mixtral", "ministral3")
 def mistral(c: Config) -> Shape:
     """Mistral and Mixtral: a window on all layers where one below the context is set (Mistral 7B v0.1), experts where they are listed."""
-    window, context = c.optional("sliding_window"), c.optional("max_position_embeddings")
-    bites = window is not None and (context is None or window < context)
-    mixer = attention(c, kind="sliding", window=window) if bites else attention(c)
+    mixer = windowed(c, attention(c))
     mlp = experts(c, intermediate_size=c.count("intermediate_size")) if c.optional("num_local_experts") else gated(c)
     return Shape([LayerGroup(count=1, attention=(mixer,), mlp=(mlp,))] * num_layers(c))
 

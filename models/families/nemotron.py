@@ -13,10 +13,7 @@ def nemotron_h(c: Config) -> Shape:
 
     MLPs and experts have two matrices (squared ReLU); in the larger models experts work in a latent width.
     """
-    pattern = c.text("hybrid_override_pattern", default="")
-    count = num_layers(c)
-    if len(pattern) != count or set(pattern) - set("M*-E"):
-        raise c.error("hybrid_override_pattern", got=pattern, wanted=f"{count} letters of M, *, - and E")
+    pattern = _pattern(c)
     kinds = {
         "M": lambda: LayerGroup(count=1, attention=(_mamba(c),), norms=1),
         "*": lambda: LayerGroup(count=1, attention=(attention(c),), norms=1),
@@ -25,6 +22,22 @@ def nemotron_h(c: Config) -> Shape:
     }
     made = {letter: kinds[letter]() for letter in set(pattern)}
     return Shape([made[letter] for letter in pattern])
+
+
+_LETTERS = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E"}
+
+
+def _pattern(c: Config) -> str:
+    """One letter a layer, from the pattern or from the list of names that newer files have instead."""
+    names = c.items("layers_block_type")
+    if names:
+        pattern = "".join(_LETTERS.get(str(name), "?") for name in names)
+        key, count = "layers_block_type", c.count("num_hidden_layers", default=len(names))
+    else:
+        pattern, key, count = c.text("hybrid_override_pattern", default=""), "hybrid_override_pattern", num_layers(c)
+    if len(pattern) != count or set(pattern) - set("M*-E"):
+        raise c.error(key, got=pattern or "nothing", wanted=f"{count} layers of Mamba, attention, MLP or experts")
+    return pattern
 
 
 def _mamba(c: Config) -> Recurrent:

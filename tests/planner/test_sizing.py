@@ -128,15 +128,15 @@ def test_every_answer_is_finite_and_within_the_roof(
     result = size_deployment(d)
     said = result.to_dict()
     json.dumps(said, allow_nan=False)
+    capacity = result.capacity
     assert result.fits == (not result.reasons)
     assert result.fits == (
-        result.memory.kv_budget_bytes >= 0 and result.memory.free_bytes >= 0 and result.times is not None
+        result.memory.kv_budget_bytes >= 0 and result.memory.free_bytes >= 0 and capacity.max_concurrency >= 1
     )
     assert bool(result.remedies) <= (not result.fits)
-    capacity = result.capacity
     assert capacity.max_concurrency >= (users if result.fits else 0)
     if result.times is None:
-        assert capacity.max_concurrency == 0 or result.memory.kv_budget_bytes < 0
+        assert capacity.max_concurrency == 0 or result.memory.kv_budget_bytes < 0 or not gpu.has_rates
         return
     for figure in dataclasses.astuple(result.times.latency):
         bound, low, expected, high = figure
@@ -169,7 +169,9 @@ def test_remedies_do_make_it_fit() -> None:
     assert devices == 2
     assert roofplan.size("llama-3-70b", "a100-80gb", prompt=4096, output=512, concurrency=4, devices=devices).fits
     bits = float(stuck.remedies[1].split()[4])
-    assert not roofplan.size("llama-3-70b", "a100-80gb", prompt=4096, output=512, concurrency=4, weights="all=int8-g128").fits
+    assert not roofplan.size(
+        "llama-3-70b", "a100-80gb", prompt=4096, output=512, concurrency=4, weights="all=int8-g128"
+    ).fits
     assert bits < 8.25
     assert roofplan.size("llama-3-70b", "a100-80gb", prompt=4096, output=512, concurrency=4, weights="int4").fits
     crowded = roofplan.size("llama-3.1-8b", "h100", prompt=4096, output=512, concurrency=500)
@@ -179,6 +181,18 @@ def test_remedies_do_make_it_fit() -> None:
         roofplan.size("llama-3.1-8b", "h100", prompt=4096, output=512, concurrency=users).capacity.max_concurrency
         >= users
     )
+
+
+def test_a_device_without_rates_gets_memory_and_no_times() -> None:
+    result = roofplan.size("gpt2", "apple-m5-pro", prompt=500, output=10)
+    said = result.to_dict()
+    assert result.fits
+    assert said["result"]["latency"] == dict.fromkeys(("ttft_s", "ttft_alone_s", "tpot_s", "itl_s", "e2e_s")) | {
+        "reason": "no_dense_rate"
+    }
+    assert said["result"]["bottleneck"] == {"prefill": None, "decode": None}
+    assert said["result"]["capacity"]["max_batch_compute_bound_reason"] == "no_dense_rate"
+    assert [notice.code for notice in result.warnings] == ["no_dense_rate"]
 
 
 def test_notices_name_what_the_user_should_know() -> None:

@@ -1,0 +1,158 @@
+"""What the catalogues hold, as answers: lists, single entries, findings of lint, and differences between two entries."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..planner.kv_cache import cache_layout
+from ..planner.parameters import count_parameters
+from ..planner.results import Answer
+from ..quantities import show_bandwidth, show_bytes, show_compute, show_count, show_parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ..engines.spec import NumberFormat
+    from ..hardware.spec import HardwareSpec
+    from ..models.spec import ModelSpec
+    from ..specfiles import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Answer):
+    """Rows of one kind: as data in base units (``rows``), and as a table for people (``header``, ``cells``)."""
+
+    verb: str
+    title: str
+    header: tuple[str, ...]
+    cells: tuple[tuple[str, ...], ...]
+    rows: tuple[dict[str, Any], ...]
+    good: bool = True
+    verdict: str = ""
+
+    @property
+    def command(self) -> str:
+        """The verb that this answers."""
+        return self.verb
+
+    def figures(self) -> dict[str, Any]:
+        """The rows."""
+        return {"rows": self.rows}
+
+
+def list_devices(devices: Iterable[HardwareSpec]) -> Listing:
+    """One row a device: memory, bandwidth, 16-bit peak, ridge, price."""
+    cells, rows = [], []
+    for d in devices:
+        arithmetic = next((name for name in ("bf16", "fp16", "fp32") if d.peak.rate(name)), "")
+        peak = d.peak.rate(arithmetic) if arithmetic else None
+        ridge = d.ridge(arithmetic) if arithmetic else None
+        price = d.price.usd_per_hour if d.price else None
+        rows.append(
+            {
+                "name": d.name,
+                "title": d.title,
+                "memory_bytes": d.memory.total_bytes,
+                "bandwidth_bytes_per_s": d.memory.bandwidth,
+                "peak_flop_per_s": peak,
+                "peak_arithmetic": arithmetic or None,
+                "ridge_flop_per_byte": ridge,
+                "price_usd_per_hour": price,
+                "confidence": d.confidence,
+            }
+        )
+        cells.append(
+            (
+                d.name,
+                show_bytes(d.memory.total_bytes),
+                show_bandwidth(d.memory.bandwidth),
+                f"{show_compute(peak)} {arithmetic}" if peak else "unknown",
+                f"{ridge:.0f}" if ridge else "",
+                f"{price:g} ({d.price.as_of})" if d.price else "",
+            )
+        )
+    header = ("device", "memory", "bandwidth", "dense peak", "ridge FLOP/B", "USD per hour")
+    return Listing("hardware list", f"{len(rows)} devices", header, tuple(cells), tuple(rows))
+
+
+def list_models(models: Iterable[ModelSpec], kv_format: NumberFormat) -> Listing:
+    """One row a model: parameters, cache growth per token in 16 bits, context, published weight format."""
+    cells, rows = [], []
+    for m in models:
+        counted, cache = count_parameters(m), cache_layout(m, kv_format)
+        rows.append(
+            {
+                "name": m.name,
+                "ids": [known.id for known in m.ids],
+                "parameters_total": counted.total,
+                "parameters_active": counted.active,
+                "kv_bytes_per_token": cache.bytes_per_token,
+                "index_bytes_per_token": cache.index_bytes_per_token,
+                "fixed_bytes_per_sequence": cache.fixed_bytes,
+                "max_context": m.max_context,
+                "weights": m.weights,
+                "source_kind": m.sources[0].kind if m.sources else None,
+            }
+        )
+        active = show_parameters(counted.active) if counted.active < counted.total else ""
+        context = show_count(m.max_context) if m.max_context else "unknown"
+        cells.append(
+            (m.name, show_parameters(counted.total), active, show_bytes(cache.bytes_per_token), context, m.weights)
+        )
+    header = ("model", "parameters", "active", "KV per token", "context", "weights")
+    return Listing("model list", f"{len(rows)} models", header, tuple(cells), tuple(rows))
+
+
+def list_findings(verb: str, noun: str, checked: int, findings: list[Finding]) -> Listing:
+    """One row a finding of lint."""
+    cells = tuple((finding.where, finding.rule, finding.message) for finding in findings)
+    rows = tuple(dataclasses.asdict(finding) for finding in findings)
+    verdict = (
+        f"{len(findings)} findings in {checked} {noun}" if findings else f"{checked} {noun} checked: nothing found"
+    )
+    return Listing(verb, "Findings", ("entry", "rule", "what"), cells, rows, not findings, verdict)
+
+
+def show_entry(verb: str, spec: HardwareSpec | ModelSpec) -> Listing:
+    """One row a figure of an entry, by its key; what has its default is left out."""
+    pairs = list(flatten(spec))
+    return Listing(
+        verb, spec.title or spec.name, ("key", "value"), tuple(pairs), tuple({"key": k, "value": v} for k, v in pairs)
+    )
+
+
+def list_differences(first: ModelSpec, second: ModelSpec) -> Listing:
+    """One row a key in which two models differ, names and sources left out."""
+    left, right = (dict(flatten(spec)) for spec in (first, second))
+    keys = [key for key in dict.fromkeys((*left, *right)) if not key.startswith(_NOT_COMPARED)]
+    differing = [(key, left.get(key, ""), right.get(key, "")) for key in keys if left.get(key) != right.get(key)]
+    rows = tuple({"key": key, first.name: a or None, second.name: b or None} for key, a, b in differing)
+    verdict = f"{len(differing)} differences" if differing else "the same architecture"
+    header = ("key", first.name, second.name)
+    return Listing(
+        "model diff", f"{first.name} and {second.name}", header, tuple(differing), rows, not differing, verdict
+    )
+
+
+_NOT_COMPARED = ("schema", "name", "title", "ids", "aliases", "sources", "notes")
+
+
+def flatten(item: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Keys and printed values of a spec, in depth, without what has its default."""
+    if dataclasses.is_dataclass(item) and not isinstance(item, type):
+        for field in dataclasses.fields(item):
+            value = getattr(item, field.name)
+            if field.default is dataclasses.MISSING or value != field.default:
+                yield from flatten(value, f"{path}.{field.name}" if path else field.name)
+    elif isinstance(item, tuple) and any(dataclasses.is_dataclass(entry) for entry in item):
+        for position, entry in enumerate(item):
+            yield from flatten(entry, f"{path}.{position}")
+    elif isinstance(item, tuple):
+        yield path, ", ".join(map(str, item))
+    else:
+        yield (
+            path,
+            f"{item:g}" if isinstance(item, float) else str(item).lower() if isinstance(item, bool) else str(item),
+        )

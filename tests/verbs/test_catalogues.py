@@ -1,0 +1,92 @@
+"""``roofplan hardware`` and ``roofplan model`` through the installed console script."""
+
+import json
+from pathlib import Path
+
+import pytest
+from console import answer, run
+
+from roofplan import hardware, models
+
+EXAMPLE = str(Path(__file__).parents[2] / "examples" / "llama-3.1-8b" / "config.json")
+
+
+def test_lists_hold_every_entry_in_base_units() -> None:
+    devices = answer("hardware", "list")["result"]["rows"]
+    assert [row["name"] for row in devices] == hardware.CATALOGUE.slugs()
+    h100 = next(row for row in devices if row["name"] == "h100-sxm5-80gb")
+    assert (h100["memory_bytes"], h100["bandwidth_bytes_per_s"], h100["peak_flop_per_s"]) == (
+        81559 * 2**20,
+        3.35e12,
+        989.4e12,
+    )
+    shapes = answer("model", "list")["result"]["rows"]
+    assert [row["name"] for row in shapes] == models.CATALOGUE.slugs()
+    llama = next(row for row in shapes if row["name"] == "llama-3.1-8b")
+    assert (llama["parameters_total"], llama["kv_bytes_per_token"]) == (8030261248, 131072)
+
+
+def test_entries_show_their_figures_and_evidence() -> None:
+    text = run("hardware", "show", "h100-sxm").stdout
+    assert "memory.bandwidth" in text
+    assert "evidence.0.kind" in text
+    assert "window" in run("model", "show", "gemma-3-27b").stdout
+
+
+def test_lint_says_what_it_checked() -> None:
+    done = run("hardware", "lint")
+    assert (done.returncode, done.stdout) == (0, f"{len(hardware.CATALOGUE.slugs())} devices checked: nothing found\n")
+    assert run("model", "lint", "llama-3.1-8b", "gpt2").stdout == "2 models checked: nothing found\n"
+
+
+def test_lint_of_a_faulty_file_exits_1(tmp_path: Path) -> None:
+    source = (hardware.CATALOGUE.folder / "h100-sxm5-80gb.yaml").read_text(encoding="utf-8")
+    faulty = tmp_path / "brochure.yaml"
+    faulty.write_text(source.replace("bf16: 989.4", "bf16: 1979"))
+    done = run("hardware", "lint", str(faulty))
+    assert done.returncode == 1
+    assert "peak-off-formula" in done.stdout
+    assert run("hardware", "lint", str(faulty), "--format", "json").returncode == 1
+
+
+def test_an_imported_configuration_is_a_spec_of_the_same_model(tmp_path: Path) -> None:
+    target = tmp_path / "imported.yaml"
+    assert run("model", "import", EXAMPLE, "-o", str(target)).returncode == 0
+    assert run("model", "import", EXAMPLE).stdout == target.read_text(encoding="utf-8")
+    assert models.load(str(target)).layers == models.load("llama-3.1-8b").layers
+    assert run("model", "diff", str(target), "llama-3.1-8b").returncode == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["imported.yaml"]
+
+
+def test_an_existing_file_is_kept_unless_told_otherwise(tmp_path: Path) -> None:
+    target = tmp_path / "imported.yaml"
+    target.write_text("mine")
+    refused = run("model", "import", EXAMPLE, "-o", str(target))
+    assert refused.returncode == 2
+    assert "--force" in refused.stderr
+    assert target.read_text() == "mine"
+    assert run("model", "import", EXAMPLE, "-o", str(target), "--force").returncode == 0
+    assert target.read_text() != "mine"
+
+
+def test_a_target_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    done = run("model", "import", EXAMPLE, "-o", str(tmp_path / "missing" / "x.yaml"))
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+
+
+def test_differences_are_listed_and_exit_1() -> None:
+    done = run("model", "diff", "llama-3.1-8b", "llama-3-70b", "--format", "json")
+    assert done.returncode == 1
+    keys = {row["key"] for row in json.loads(done.stdout)["result"]["rows"]}
+    assert {"hidden_size", "layers.0.count", "layers.0.attention.0.num_heads"} <= keys
+    assert "name" not in keys
+
+
+@pytest.mark.parametrize(
+    "verb", [("hardware",), ("model",), ("hardware", "list"), ("model", "import"), ("model", "diff")]
+)
+def test_every_verb_has_help(verb: tuple[str, ...]) -> None:
+    done = run(*verb, "--help")
+    assert done.returncode == 0
+    assert "Usage" in done.stdout
