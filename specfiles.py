@@ -45,12 +45,15 @@ def read_bytes(path: str | Path, *, largest: int = LARGEST_FILE_BYTES) -> bytes:
         content = sys.stdin.buffer.read(largest + 1) if is_stdin else _read_regular_file(path, largest + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a valid path"
-        raise SpecError("file", got=reason.lower(), where=str(path)) from error
+        raise SpecError("file", got=reason.lower(), where=_shown(path)) from error
     if len(content) > largest:
-        raise SpecError(
-            "file", got=f"more than {largest:,} bytes", wanted=f"at most {largest:,} bytes", where=str(path)
-        )
+        got, wanted = f"more than {largest:,} bytes", f"at most {largest:,} bytes"
+        raise SpecError("file", got=got, wanted=wanted, where=_shown(path))
     return content
+
+
+def _shown(path: str | Path) -> str:
+    return "<stdin>" if str(path) == "-" else str(path)
 
 
 def _read_regular_file(path: str | Path, size: int) -> bytes:
@@ -71,7 +74,7 @@ def is_folder(path: str) -> bool:
     return mode is not None and stat.S_ISDIR(mode)
 
 
-def _mode(path: str) -> int | None:
+def _mode(path: str | Path) -> int | None:
     try:
         return Path(path).stat().st_mode
     except (OSError, ValueError):
@@ -84,16 +87,15 @@ def read_text(path: str | Path, *, largest: int = LARGEST_FILE_BYTES) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise SpecError(
-            "text", got=f"a byte that is not UTF-8 at offset {error.start}", wanted="UTF-8", where=str(path)
-        ) from error
+        got = f"a byte that is not UTF-8 at offset {error.start}"
+        raise SpecError("text", got=got, wanted="UTF-8", where=_shown(path)) from error
 
 
 def read_document(path: str | Path) -> Document:
     """Read a YAML or JSON file; standard input (``-``) may hold either."""
     text = read_text(path)
-    name = "<stdin>" if str(path) == "-" else str(path)
-    is_json = name.endswith(".json") or (name == "<stdin>" and text.lstrip()[:1] == "{")
+    name = _shown(path)
+    is_json = name.endswith(".json") or (str(path) == "-" and text.lstrip()[:1] == "{")
     return parse_json(text, name) if is_json else parse_yaml(text, name)
 
 
@@ -104,7 +106,7 @@ def write_text(path: Path, text: str, *, overwrite: bool = False) -> None:
     ------
     SpecError : when the file exists and may not be replaced, or cannot be written
     """
-    if path.exists() and not overwrite:
+    if _mode(path) is not None and not overwrite:
         raise SpecError("file", got="an existing one", wanted="a new one", where=str(path), hint="--force replaces it")
     try:
         with tempfile.NamedTemporaryFile(

@@ -43,7 +43,8 @@ def from_document(document: Document) -> ModelSpec:
         from .huggingface import from_config
 
         return from_config(document)
-    return specfiles.validate(ModelSpec, document, {**data, "layers": _with_lists(data.get("layers"))})
+    layers = {"layers": _with_lists(data["layers"])} if "layers" in data else {}
+    return specfiles.validate(ModelSpec, document, {**data, **layers})
 
 
 def _with_lists(layers: Any) -> Any:

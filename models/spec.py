@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SCHEMA = "roofplan/model/v1"
+TensorClass = Literal["attention", "mlp", "experts", "router", "norm", "embedding", "head", "other"]
 _CONFIG: dict[str, Any] = {"extra": "forbid"}
 
 
@@ -329,6 +330,20 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What a checkpoint stores of one tensor class, or of a part beside the language model: exact bytes, read from its header.
+
+    ``types`` names the storage types, most used first. ``buffer`` are masks and rotary tables, ``duplicate`` second copies of a table.
+    """
+
+    kind: TensorClass | Literal["mtp", "vision", "buffer", "duplicate"]
+    parameters: Count
+    bytes: Count
+    types: str
+    __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelId:
     """A repository that has this architecture, and the weight format it implies (null: that of the model)."""
 
@@ -358,6 +373,7 @@ class ModelSpec:
     learned_positions : rows of a learned position table, looked up, not multiplied
     final_norms : gain vectors after the last layer
     norm_bias : every norm has a bias beside its gain
+    checkpoint : what the weight files really store, where their header was read; it outranks ``weights``
     """
 
     schema: Literal["roofplan/model/v1"]
@@ -379,6 +395,7 @@ class ModelSpec:
     head_bias: bool = False
     other_parameters: tuple[OtherParameters, ...] = ()
     parts: tuple[Part, ...] = ()
+    checkpoint: tuple[Stored, ...] = ()
     notes: str = ""
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
 

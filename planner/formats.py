@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, get_args
 
 from ..errors import DomainError
+from ..models.spec import TensorClass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from ..engines.spec import NumberFormat
     from ..hardware.spec import HardwareSpec
 
-TensorClass = Literal["attention", "mlp", "experts", "router", "norm", "embedding", "head", "other"]
 TENSOR_CLASSES: tuple[TensorClass, ...] = get_args(TensorClass)
 LINEAR_CLASSES: tuple[TensorClass, ...] = ("attention", "mlp", "experts")  # the matrices of the layers
 

@@ -9,8 +9,8 @@ from .results import Assumption, Notice
 
 if TYPE_CHECKING:
     from ..engines.spec import Band
+    from ..models.spec import TensorClass
     from .deployment import Deployment
-    from .formats import TensorClass
     from .memory import MemoryPlan
 
 

@@ -20,8 +20,8 @@ from ..models.spec import (
 from .parallel import SINGLE, Layout, divided, kv_heads_per_rank
 
 if TYPE_CHECKING:
-    from ..models.spec import FeedForward, Indexer, LayerGroup, Mixer, ModelSpec
-    from .formats import Formats, TensorClass
+    from ..models.spec import FeedForward, Indexer, LayerGroup, Mixer, ModelSpec, TensorClass
+    from .formats import Formats
 
 
 @dataclass(frozen=True, slots=True)

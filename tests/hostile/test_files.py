@@ -65,7 +65,7 @@ NOT_FILES = {
 _SPEC = b"schema: roofplan/model/v1\n"
 MADE = {
     "more-than-a-mebibyte.yaml": (b"#" * (2**20 + 1), ": file: got more than 1,048,576 bytes, want at most 1,048,576"),
-    "device-of-a-mebibyte.yaml": (b"- 1\n" * 2**18, ":50000:"),
+    "device-of-a-mebibyte.yaml": (b"- 1\n" * 2**18, ":100000:3: YAML: got more than 100,000 values"),
     "hundred-thousand-brackets.json": (b"[" * 100_000, ":1:33: JSON: got more than 32 levels, want a flatter file"),
     "hundred-thousand-brackets.yaml": (b"a: " + b"[" * 100_000, ": "),
     "deep-blocks.yaml": (_SPEC + b"".join(b" " * i + b"k:\n" for i in range(1, 400)), ": "),
