@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypedDict
 
 from . import engines, hardware, models
+from .engines.spec import StorageFormat, StoredFormat
 from .errors import DomainError, LayoutError, RoofplanError
 from .planner.caching import KvResult, cache_of
 from .planner.deployment import Deployment, MemoryOverrides, Workload
-from .planner.formats import Formats, parse_weights
+from .planner.formats import TENSOR_CLASSES, Formats, parse_weights
 from .planner.parallel import Layout, check_layout
+from .planner.parameters import count_parameters
 from .planner.sizing import SizeResult, size_deployment
 from .quantities import parse_bytes, parse_count, parse_fraction, parse_tokens
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from .hardware.spec import HardwareSpec
-    from .models.spec import ModelSpec
+    from .models.spec import ModelSpec, TensorClass
 
 Whole = int | str  # a whole number, or its digits
 Quantity = int | str  # bytes as a number, or text such as "80 GiB"
@@ -149,13 +151,34 @@ def _layout(model: ModelSpec, options: Options) -> Layout:
 
 def _formats(model: ModelSpec, device: HardwareSpec, options: Options) -> Formats:
     named, kv, chosen = options.get("weights"), options.get("kv"), options.get("activations")
+    as_stored = named is None and bool(model.checkpoint)
     name = model.weights if named is None else named
-    weights = parse_weights(name, engines.load_format)
+    weights = _stored_formats(model) if as_stored else parse_weights(name, engines.load_format)
     # Most of the work is in the experts, or in the MLP: their format decides what the activations are by default.
     main = weights["experts"] if weights["experts"].bits < weights["mlp"].bits else weights["mlp"]
     activations = _served_with(main.activations, device) if chosen is None else chosen
     kv_format = engines.load_format("bf16" if kv is None else kv)
-    return Formats(name, weights, kv_format, engines.load_format(activations))
+    shown = f"as stored ({main.name})" if as_stored else name
+    return Formats(shown, weights, kv_format, engines.load_format(activations))
+
+
+def _stored_formats(model: ModelSpec) -> dict[TensorClass, StorageFormat]:
+    """The formats that a checkpoint's header tells: exact bytes by tensor class; what it does not hold is 16-bit."""
+    formats = parse_weights("bf16", engines.load_format)
+    counted = count_parameters(model).by_class
+    for stored in model.checkpoint:
+        for kind in TENSOR_CLASSES:
+            if stored.kind == kind and counted[kind]:
+                served = engines.load_format("fp8" if stored.types.startswith("F8") else "bf16")
+                formats[kind] = StoredFormat(
+                    name=stored.types,
+                    elements=counted[kind],
+                    stored_bytes=stored.bytes,
+                    arithmetic=served.arithmetic,
+                    activations=served.activations,
+                    source=f"header of the checkpoint: {stored.types}",
+                )
+    return formats
 
 
 def _served_with(activations: str, device: HardwareSpec) -> str:

@@ -31,8 +31,10 @@ def show(value: object, longest: int = _LONGEST_SHOWN) -> str:
     >>> show("a\x1b[31mb")
     'a\\x1b[31mb'
     """
-    is_endless = isinstance(value, int) and abs(value) >= 10**longest  # Python itself refuses to print the longest ones
-    text = f"an integer of more than {longest} digits" if is_endless else str(value)
+    try:
+        text = str(value)
+    except ValueError:  # Python refuses to print integers of thousands of digits, inside containers too
+        text = f"a value of type {type(value).__name__} too long to print"
     if len(text) > longest:
         text = text[: longest - 1] + "…"
     return "".join(c if c == " " or c.isprintable() else _escaped(c) for c in text)

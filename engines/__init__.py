@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from .. import specfiles
-from .spec import EngineProfile, NumberFormat
+from .spec import EngineProfile, NumberFormat, StorageFormat, StoredFormat
 
 CATALOGUE = specfiles.Catalogue(Path(str(files("roofplan.engines") / "catalogue")), "engine")
 FORMATS = specfiles.Catalogue(Path(str(files("roofplan.engines") / "formats")), "number format")
@@ -35,4 +35,13 @@ def load(name: str) -> EngineProfile:
     return specfiles.validate(EngineProfile, CATALOGUE.find(name))
 
 
-__all__ = ["CATALOGUE", "FORMATS", "EngineProfile", "NumberFormat", "load", "load_format"]
+__all__ = [
+    "CATALOGUE",
+    "FORMATS",
+    "EngineProfile",
+    "NumberFormat",
+    "StorageFormat",
+    "StoredFormat",
+    "load",
+    "load_format",
+]

@@ -84,6 +84,43 @@ class NumberFormat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFormat:
+    """What a checkpoint really holds of one tensor class: so many bytes for so many elements, in a mixture of types.
+
+    ``name`` lists the types. Used like a NumberFormat: any number of elements takes its share of the bytes.
+    """
+
+    name: str
+    elements: int
+    stored_bytes: int
+    arithmetic: tuple[str, ...]
+    activations: str
+    source: str
+
+    @property
+    def bits(self) -> int:
+        """Bits of one element, rounded up: they decide which operand of a product is the wider one."""
+        return max(1, -(-self.stored_bytes * 8 // max(1, self.elements)))
+
+    @property
+    def bits_per_element(self) -> float:
+        """Mean bits of one element."""
+        return 8 * self.bytes_per_element
+
+    @property
+    def bytes_per_element(self) -> float:
+        """Mean bytes of one element."""
+        return self.stored_bytes / max(1, self.elements)
+
+    def bytes_of(self, elements: int) -> int:
+        """Bytes of so many elements: exact for all of them."""
+        return -(-self.stored_bytes * elements // max(1, self.elements))
+
+
+StorageFormat = NumberFormat | StoredFormat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineProfile:
     """How an engine divides device memory, and what a step costs beside the kernels.
 

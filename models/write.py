@@ -63,7 +63,18 @@ def _flow(value: Any, name: str) -> str:
             name not in _ALWAYS_QUOTED
             and set(value) <= _PLAIN
             and value[:1].isalpha()
-            and value not in {"true", "false", "null"}
+            and value.lower() not in {"true", "false", "null"}
         )
-        return value if plain else json.dumps(value, ensure_ascii=False)
+        return value if plain else _quoted(value)
     return json.dumps(value)
+
+
+def _quoted(text: str) -> str:
+    """A text in double quotes; what a terminal might obey is escaped."""
+    return "".join(c if c.isprintable() else _escaped(ord(c)) for c in json.dumps(text, ensure_ascii=False))
+
+
+def _escaped(code: int) -> str:
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

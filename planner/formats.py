@@ -11,7 +11,7 @@ from ..models.spec import TensorClass
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..engines.spec import NumberFormat
+    from ..engines.spec import NumberFormat, StorageFormat
     from ..hardware.spec import HardwareSpec
 
 TENSOR_CLASSES: tuple[TensorClass, ...] = get_args(TensorClass)
@@ -26,7 +26,7 @@ class Formats:
     """
 
     name: str
-    weights: Mapping[TensorClass, NumberFormat]
+    weights: Mapping[TensorClass, StorageFormat]
     kv: NumberFormat
     activations: NumberFormat
 
@@ -39,8 +39,9 @@ class Formats:
 
     def attention_arithmetic(self, hardware: HardwareSpec) -> str:
         """Arithmetic type of attention: 16 bits (kernels that attend in 8 bits are rare and opt-in), or wider where activations are."""
-        wide = self.activations if self.activations.bits >= _ATTENTION_BITS else self.weights["norm"]
-        return hardware.arithmetic(wide.arithmetic)
+        if self.activations.bits >= _ATTENTION_BITS:
+            return hardware.arithmetic(self.activations.arithmetic)
+        return hardware.arithmetic(_SIXTEEN_BITS)
 
     @property
     def activation_bytes(self) -> float:
@@ -49,9 +50,10 @@ class Formats:
 
 
 _ATTENTION_BITS = 16
+_SIXTEEN_BITS = ("bf16", "fp16", "fp32")
 
 
-def arithmetic_type(weights: NumberFormat, activations: NumberFormat, hardware: HardwareSpec) -> str:
+def arithmetic_type(weights: StorageFormat, activations: NumberFormat, hardware: HardwareSpec) -> str:
     """Choose the arithmetic of a product of two formats: the first of the wider one's list that the device has.
 
     Raises
@@ -62,7 +64,7 @@ def arithmetic_type(weights: NumberFormat, activations: NumberFormat, hardware: 
     return hardware.arithmetic(wider.arithmetic)
 
 
-def parse_weights(text: str, load: Callable[[str], NumberFormat]) -> dict[TensorClass, NumberFormat]:
+def parse_weights(text: str, load: Callable[[str], NumberFormat]) -> dict[TensorClass, StorageFormat]:
     """Read a weight format: a name, or ``class=name`` pairs over it.
 
     ``int8`` quantises what the format covers (for quantised formats the matrices of the layers) and leaves the rest at 16 bits;
@@ -74,7 +76,7 @@ def parse_weights(text: str, load: Callable[[str], NumberFormat]) -> dict[Tensor
     UnknownNameError : for an unknown format
     """
     rest = load("bf16")
-    formats: dict[TensorClass, NumberFormat] = dict.fromkeys(TENSOR_CLASSES, rest)
+    formats: dict[TensorClass, StorageFormat] = dict.fromkeys(TENSOR_CLASSES, rest)
     for item in text.split(","):
         name, separator, chosen = (part.strip() for part in item.partition("="))
         number_format = load(chosen if separator else name)

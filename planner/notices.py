@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..models.spec import Moe
+from .parameters import count_parameters
 from .results import Assumption, Notice
 
 if TYPE_CHECKING:
     from ..engines.spec import Band
-    from ..models.spec import TensorClass
+    from ..models.spec import ModelSpec, TensorClass
     from .deployment import Deployment
     from .memory import MemoryPlan
 
@@ -39,6 +40,31 @@ def main_arithmetic(d: Deployment) -> str:
     return d.formats.arithmetic(main_class(d), d.hardware)
 
 
+_CAUSES = {
+    "buffer": "masks or rotary tables, which engines do not load",
+    "duplicate": "a tied head stored a second time",
+    "mtp": "draft layers, which a server loads only when asked",
+    "vision": "vision or audio towers, which are loaded beside the language model",
+}
+
+
+def checkpoint_differences(model: ModelSpec) -> list[str]:
+    """Where a checkpoint holds other parameters than the shape says, each with its likely cause."""
+    if not model.checkpoint:
+        return []
+    counted = {str(kind): count for kind, count in count_parameters(model).by_class.items()}
+    said = []
+    for stored in model.checkpoint:
+        if stored.kind in _CAUSES:
+            said.append(f"the checkpoint also stores {stored.parameters:,} parameters of {_CAUSES[stored.kind]}")
+        elif stored.parameters != counted[stored.kind]:
+            difference = stored.parameters - counted[stored.kind]
+            said.append(
+                f"the checkpoint stores {difference:+,} {stored.kind} parameters against the shape: its bytes are used"
+            )
+    return said
+
+
 def warnings_of(d: Deployment) -> list[Notice]:
     """List what the user should know about any answer for this deployment."""
     warnings = []
@@ -51,6 +77,7 @@ def warnings_of(d: Deployment) -> list[Notice]:
         message = f"no link between {replica} x {d.hardware.name} is known: exchanges are taken as free"
         warnings.append(Notice("interconnect_unknown", message))
     main, used = d.formats.weights[main_class(d)], main_arithmetic(d)
+    warnings += [Notice("checkpoint_differs", message) for message in checkpoint_differences(d.model)]
     if not d.hardware.has_rates:
         message = f"no dense rate of {d.hardware.name} is known: memory is planned, times are not"
         warnings.append(Notice("no_dense_rate", message))

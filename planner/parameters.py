@@ -318,17 +318,24 @@ def stored_bytes(model: ModelSpec, formats: Formats, layout: Layout = SINGLE) ->
         "head": table,
         "norm": model.final_norms * _norm_size(model) + (model.vocab_size if model.head_bias else 0),
     }
-    parts = sum(part.parameters for part in model.parts if part.loaded)
-    other = sum(other.count for other in model.other_parameters) + parts
+    other = sum(other.count for other in model.other_parameters)
+    beside = loaded_beside_bytes(model, formats)
     layers = _bytes(per_class, formats)
     if layout.pp == 1:
         ends = _bytes(front, formats) + _bytes({"norm": back["norm"]}, formats)
         ends += 0 if model.tied_embeddings else _bytes({"head": back["head"]}, formats)
-        return layers + ends + _bytes({"other": other}, formats)
+        return layers + ends + _bytes({"other": other}, formats) + beside
     share = divided(model.num_layers, layout.pp)
     stage = -(-layers * share // model.num_layers)
     # The last stage of a tied model holds a copy of the table as its head.
-    return stage + max(_bytes(front, formats) + _bytes({"other": other}, formats), _bytes(back, formats))
+    return stage + max(_bytes(front, formats) + _bytes({"other": other}, formats) + beside, _bytes(back, formats))
+
+
+def loaded_beside_bytes(model: ModelSpec, formats: Formats) -> int:
+    """Bytes of what a server loads beside the language model: towers as a checkpoint stores them, else as the spec counts them."""
+    stored = [part.bytes for part in model.checkpoint if part.kind == "vision"]
+    counted = sum(part.parameters for part in model.parts if part.loaded)
+    return sum(stored) if stored else formats.weights["other"].bytes_of(counted)
 
 
 def _rank_parameters(model: ModelSpec, layout: Layout) -> dict[TensorClass, int]:

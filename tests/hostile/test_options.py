@@ -1,0 +1,117 @@
+"""Hostile options: values that are no number or out of range, layouts that cannot be, names that nobody knows."""
+
+from __future__ import annotations
+
+import pytest
+import typer
+from hostile.processes import Case, Outcome, assert_refused, outcomes_of
+
+from roofplan.cli import app
+
+TOKENS = ["--prompt", "--output", "--max-model-len"]
+COUNTS = ["--concurrency", "--devices", "--tp", "--pp", "--dp", "--ep"]
+SIZES = ["--device-memory", "--activation-memory", "--runtime-memory"]
+SIZE = ("size", "mixtral-8x7b", "h100")
+KV = ("kv", "llama-3.1-8b")
+OPTIONS = {
+    **{option: (*SIZE, option) for option in [*TOKENS, *COUNTS, *SIZES, "--memory-utilization"]},
+    "kv --context": (*KV, "--context"),
+    "kv --tp": (*KV, "--tp"),
+}
+VALUES = {"zero": "0", "negative": "-1", "not a number": "nan", "infinite": "inf", "endless": "9" * 400}
+MAY_BE_ZERO = {"--activation-memory", "--runtime-memory"}
+
+
+def numbers() -> dict[str, Case]:
+    """Each numeric option with each wrong value."""
+    cases = {}
+    for option, words in OPTIONS.items():
+        for kind, value in VALUES.items():
+            text = f"{value} GB" if option in SIZES else value
+            if not (kind == "zero" and option in MAY_BE_ZERO):
+                cases[f"{kind} {option}"] = Case((*words, text), f"roofplan: {words[-1]}: got ")
+    return cases
+
+
+LAYOUTS = {
+    "heads that do not divide": ("--tp 3", "--tp: got 3, want a divisor of the 32 heads of mixtral-8x7b"),
+    "more ranks than heads": ("--tp 64", "--tp: got 64, want a divisor of the 32 heads"),
+    "more stages than layers": ("--pp 33", "--pp: got 33, want at most 32, the number of layers"),
+    "more expert ranks than experts": ("--tp 16 --ep 16", "--ep: got 16, want at most 8, the number of experts"),
+    "expert ranks without ranks": ("--ep 4", "--ep: got 4, want a divisor or multiple of tp 1"),
+    "expert ranks that do not divide": ("--tp 4 --ep 3", "--ep: got 3, want a divisor or multiple of tp 4"),
+    "a product that is not the devices": ("--devices 8 --tp 2 --pp 2 --dp 1", "tp 2 x pp 2 x dp 1 = 4, want a product of 8"),
+    "a product that does not divide them": ("--devices 3 --tp 2", "tp x pp x dp = 2, want a divisor of 3"),
+    "more ranks than devices": ("--devices 2 --tp 4", "tp x pp x dp = 4, want a divisor of 2"),
+    "devices that no head divides": ("--devices 7", "--tp: got 7, want a divisor of the 32 heads"),
+    "a sequence beyond the engine's": ("--prompt 900 --output 200 --max-model-len 1000", "got 900 + 200 tokens, want at most 1000"),
+    "a context beyond the model's": ("--prompt 40000 --strict", "context: got 40256 tokens, want at most 32768"),
+}  # fmt: skip
+LINES = {
+    "experts that are not there": ("size gpt2 h100 --tp 2 --ep 2", "--ep: got 2, want 1: gpt2 has no experts"),
+    "a model with a slip": ("size llama-3.1-8bb h100", "model: got llama-3.1-8bb, want one of the"),
+    "a model with a slip, answered": ("size llama-3.1-8bb h100", "(did you mean llama-3.1-8b"),
+    "a device with a slip": ("size gpt2 h100-sxm6", "(did you mean h100-sxm5-80gb"),
+    "an id that nobody knows": ("size some-org/Some-Model-7B h100", "model: got some-org/Some-Model-7B, want one of the"),
+    "an engine with a slip": ("size gpt2 h100 --engine plane", "engine: got plane, want one of the"),
+    "a weight format with a slip": ("size gpt2 h100 --weights bf17", "number format: got bf17"),
+    "a cache format with a slip": ("kv gpt2 --kv fp9", "number format: got fp9"),
+    "an activation format with a slip": ("size gpt2 h100 --activations f16", "number format: got f16"),
+    "a tensor class that is none": ("size gpt2 h100 --weights brain=int8", "--weights: got brain, want all or one of"),
+    "a class without a format": ("size gpt2 h100 --weights mlp=", "number format: got an empty name"),
+    "a path to nowhere": ("size ../../../nowhere/config.json h100", "file: got no such file or directory"),
+    "a path for a device": ("size gpt2 /etc/passwd", "/etc/passwd:1:"),
+    "both from standard input": ("size - -", "HARDWARE: got -, want a name or path"),
+    "an unknown option": ("size gpt2 h100 --promt 5", "No such option: --promt"),
+    "an option of another verb": ("kv gpt2 --prompt 5", "No such option: --prompt"),
+    "an option without its value": ("size gpt2 h100 --prompt", "'--prompt' requires an argument"),
+    "an unknown verb": ("siez gpt2 h100", "No such command 'siez'. Did you mean 'size'?"),
+    "no device": ("size gpt2", "Missing argument 'HARDWARE'"),
+    "no model": ("kv", "Missing argument 'MODEL'"),
+    "one argument too many": ("kv gpt2 h100", "unexpected extra argument"),
+    "an unknown output": ("kv gpt2 --format xml", "'xml' is not one of 'text', 'json', 'markdown', 'csv'"),
+    "an unknown colour": ("kv gpt2 --color blue", "'blue' is not one of"),
+    "a flag with a value": ("size gpt2 h100 --strict=yes", "--strict"),
+}  # fmt: skip
+STRANGE = {
+    "an escape code for a model": (("size", "\x1b]0;x\x07", "h100"), "model: got \\x1b]0;x\\x07, want"),
+    "an escape code for a verb": (("\x1b[31m",), "\\x1b[31m"),
+    "an escape code for an option": ((*KV, "--\x1b[31m"), "No such option: --\\x1b[31m"),
+    "an escape code for a number": ((*KV, "--context", "\x1b[31m5"), "--context: got '\\x1b[31m5'"),
+    "an escape code in a path": (("kv", "/nowhere/\x1b[2J\u202e.json"), "/nowhere/\\x1b[2J\\u{202e}.json: file: got no such"),
+    "markup for a model": (("kv", "[red]x[/y]"), "model: got [red]x[/y], want"),
+    "lines for a model": (("kv", "a\nroofplan: b"), "model: got a\\x0aroofplan: b, want"),
+    "bytes that are no text": (("kv", b"\xff\xfe.json".decode("utf-8", "surrogateescape")), "\\u{dcff}\\u{dcfe}.json: file"),
+    "an empty model": (("kv", ""), "model: got an empty name, want"),
+    "an empty format": ((*KV, "--kv", ""), "number format: got an empty name, want"),
+    "an empty number": ((*KV, "--context", ""), "--context: got '', want"),
+    "an endless model": (("kv", "x" * 100_000), "model: got xxx"),
+    "an endless path": (("kv", "./" + "x" * 100_000), ": file: got file name too long"),
+    "an endless folder": (("kv", "x/" * 50_000), "model: got x/x/"),
+    "two names at once": (("kv", 'llama3.1-8b", "llama-3.1-8b-instruct'), "model: got llama3.1-8b"),
+}  # fmt: skip
+CASES = {
+    **numbers(),
+    **{name: Case((*SIZE, *words.split()), said) for name, (words, said) in LAYOUTS.items()},
+    **{name: Case(tuple(words.split()), said) for name, (words, said) in LINES.items()},
+    **{name: Case(words, said) for name, (words, said) in STRANGE.items()},
+}
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, Outcome]:
+    """What came of each case."""
+    return outcomes_of(CASES)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_hostile_words_are_refused_in_one_line(name: str, outcomes: dict[str, Outcome]) -> None:
+    assert_refused(CASES[name], outcomes[name])
+
+
+def test_every_numeric_option_is_tried() -> None:
+    verbs = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    numeric = {"TOKENS", "N", "FRACTION", "SIZE"}
+    for verb in ("size", "kv"):
+        there = {option.opts[0] for option in verbs[verb].params if option.metavar in numeric}
+        assert there == {words[-1] for words in OPTIONS.values() if words[0] == verb}

@@ -1,0 +1,192 @@
+"""Bad input to the verbs: every option in every wrong way, and the three kinds of no: refused, warned about, does not fit."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+import roofplan
+from roofplan import cli
+from roofplan.errors import DomainError, LayoutError, QuantityError, RoofplanError, UnknownNameError, show
+
+TOKENS = ["--prompt", "--output", "--max-model-len"]
+COUNTS = ["--concurrency", "--devices", "--tp", "--pp", "--dp", "--ep"]
+SIZES = ["--device-memory", "--activation-memory", "--runtime-memory"]
+SIZE, KV = ("size", "mixtral-8x7b", "h100"), ("kv", "llama-3.1-8b")
+OPTIONS = {
+    **dict.fromkeys([*TOKENS, *COUNTS, *SIZES, "--memory-utilization"], SIZE),
+    "kv --context": KV,
+    "kv --tp": KV,
+}
+NOT_FINITE = ["nan", "-nan", "inf", "-inf", "Infinity", "1e400", "1e9999", "NaN"]
+NOT_PLAIN = ["-1", "-0", "+1", "1_0", "1,0", "0x10", "1e", "1.2.3", "ten", "true", "None", "[1]", "1;2", "$1", "1/2"]
+NOT_OURS = ["", " ", "٣", "５", "½", "1\n", "\x1b[31m1", "\u202e1", "[red]1[/red]", "-", "--"]
+ENDLESS = ["9" * 400, "1" + "0" * 5_000, "x" * 100_000, "9" * 39]
+
+
+def name_of(option: str) -> str:
+    """The option's own name, without that of the verb."""
+    return option.rpartition(" ")[2]
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The one line with which a command line is refused."""
+    code = cli.run([*words])
+    out, err = capsys.readouterr()
+    assert (code, out) == (2, ""), err
+    assert err.startswith("roofplan: ")
+    assert err.endswith("\n")
+    assert err[:-1].isprintable()
+    assert len(err) < 1_500
+    return err
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("value", [*NOT_FINITE, *NOT_PLAIN, *NOT_OURS, *ENDLESS], ids=lambda value: show(value, 12))
+def test_a_numeric_option_takes_plain_numbers_only(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    name = name_of(option)
+    assert name in refused(capsys, *OPTIONS[option], f"{name}={value}")
+    if name in SIZES:
+        assert name in refused(capsys, *OPTIONS[option], f"{name}={value} GB")
+
+
+@pytest.mark.parametrize(
+    "option", [option for option in OPTIONS if option not in {"--activation-memory", "--runtime-memory"}]
+)
+@pytest.mark.parametrize("zero", ["0", "0.0", "000", "0e9"])
+def test_zero_is_refused_where_it_means_nothing(option: str, zero: str, capsys: pytest.CaptureFixture[str]) -> None:
+    name = name_of(option)
+    unit = " GB" if name in SIZES else ""
+    assert "greater than zero" in refused(capsys, *OPTIONS[option], name, f"{zero}{unit}")
+
+
+@pytest.mark.parametrize(
+    "option", [option for option in OPTIONS if name_of(option) not in {*SIZES, "--memory-utilization"}]
+)
+@pytest.mark.parametrize("value", ["1.5", "0.999", "1e-3"])
+def test_a_part_of_a_whole_is_refused(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "whole number" in refused(capsys, *OPTIONS[option], name_of(option), value)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("--prompt", "128k"), "(128000 or 131072?)"),
+        (("--concurrency", "1K"), "(1000 or 1024?)"),
+        (("--max-model-len", "8k tokens"), "(8000 or 8192?)"),
+        (("--device-memory", "80"), "(add the unit)"),
+        (("--device-memory", "80 gb"), "(did you mean 80 GB or 80 GiB?)"),
+        (("--device-memory", "640 Gbit"), "(bits? 8 bits are 1 B; did you mean 640 GB or 640 GiB?)"),
+        (("--runtime-memory", "1,5 GB"), "(no thousands separators)"),
+        (("--memory-utilization", "90"), "at most 1"),
+        (("--memory-utilization", "1e-400"), "at least 1e-30"),
+        (("--prompt", "16777217"), "at most 16777216"),
+        (("--concurrency", "9007199254740993"), "at most 9007199254740992"),
+        (("--device-memory", "16 EiB"), "at most 9223372036854775807"),
+        (("--activation-memory", "0.3 KiB"), "(307 B is the nearest)"),
+    ],
+)
+def test_the_refusal_says_how_to_go_on(words: tuple[str, str], hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(capsys, *SIZE, *words)
+    assert said.startswith(f"roofplan: {words[0]}: got {words[1]!r}, want ")
+    assert hint in said
+
+
+@pytest.mark.parametrize("words", [("--activation-memory", "0 B"), ("--runtime-memory", "0 GB"), ("--prompt", "1e3")])
+def test_what_is_unusual_but_right_is_accepted(words: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["size", "gpt2", "h100", *words]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "words", [("--tp", "2", "--pp", "2"), ("--device-memory", "1 PB"), ("--concurrency", "9" * 15)]
+)
+def test_large_but_possible_numbers_have_an_answer(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["size", "llama-3.1-8b", "h100", *words, "--format", "json"]) in {0, 1}
+    assert json.loads(capsys.readouterr().out)["result"]["memory"]["total_bytes"] > 0
+
+
+# ------------------------------------------------------------------------------------------------ three kinds of no
+
+LONG = ("size", "llama-3.1-8b", "h100", "--prompt", "200000")
+
+
+def test_a_context_beyond_the_models_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (LONG, ("kv", "llama-3.1-8b", "--context", "200000")):
+        assert cli.run([*words]) == 0
+        out, err = capsys.readouterr()
+        assert re.search(r"warning: 200,\d+ tokens exceed the 131,072 that llama-3.1-8b was published for", out)
+        assert err == ""
+        assert cli.run([*words, "--format", "json"]) == 0
+        assert [said["code"] for said in json.loads(capsys.readouterr().out)["warnings"]] == ["context_exceeds_model"]
+
+
+def test_a_context_beyond_the_models_is_an_error_when_strict(capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(capsys, *LONG, "--strict")
+    assert said == (
+        "roofplan: context: got 200256 tokens, want at most 131072 (shorten --prompt or --output, or leave --strict out)\n"
+    )
+
+
+def test_a_context_within_the_models_is_no_error_when_strict(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["size", "llama-3.1-8b", "h100", "--prompt", "130816", "--output", "256", "--strict"]) == 0
+    assert "warning: 131,072 tokens" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "amount", "remedy"),
+    [
+        (("llama-3-70b", "rtx-4090"), r"[0-9.]+ GiB short per device", "8 devices"),
+        (("llama-3-70b", "h100"), r"[0-9.]+ GiB short per device", "bits"),
+        (("llama-3.1-8b", "h100", "--device-memory", "1 MB"), r"[0-9.]+ GiB short per device", ""),
+    ],
+)
+def test_what_does_not_fit_exits_1_and_says_by_how_much(
+    words: tuple[str, ...], amount: str, remedy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["size", *words]) == 1
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert re.search(rf"It does not fit: {amount}", out)
+    assert any(line.startswith("to make it fit: ") and remedy in line for line in out.splitlines()) or not remedy
+
+
+# ------------------------------------------------------------------------------------------------ the library
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({"prompt": 0}, QuantityError),
+        ({"prompt": -1}, QuantityError),
+        ({"prompt": True}, QuantityError),
+        ({"prompt": 1.5}, QuantityError),
+        ({"prompt": float("nan")}, QuantityError),
+        ({"prompt": 10**5_000}, QuantityError),
+        ({"prompt": None}, QuantityError),
+        ({"concurrency": "many"}, QuantityError),
+        ({"memory_utilization": 0}, QuantityError),
+        ({"memory_utilization": 1.01}, QuantityError),
+        ({"device_memory": 0}, QuantityError),
+        ({"device_memory": 80.5}, QuantityError),
+        ({"device_memory": 10**5_000}, QuantityError),
+        ({"activation_memory": -1}, QuantityError),
+        ({"tp": 3}, LayoutError),
+        ({"ep": 2}, LayoutError),
+        ({"devices": 2, "tp": 4}, LayoutError),
+        ({"weights": ""}, UnknownNameError),
+        ({"kv": "nothing"}, UnknownNameError),
+        ({"engine": "nothing"}, UnknownNameError),
+        ({"prompt": 5_000, "strict": True}, DomainError),
+        ({"prompt": 900, "output": 200, "max_model_len": 1_000}, DomainError),
+    ],
+    ids=lambda part: show(part, 40),
+)
+def test_the_library_refuses_what_the_command_line_refuses(
+    options: dict[str, object], kind: type[RoofplanError]
+) -> None:
+    with pytest.raises(kind) as caught:
+        roofplan.size("gpt2", "h100", **options)  # type: ignore[arg-type]
+    assert str(caught.value).isprintable()
