@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..documents import Document
 
 _NESTED = ("text_config", "language_config", "llm_config")
+_QUANTISATION = ("quantization_config", "_hf_quant_config")  # stand beside the nested part and are about it
 # Wrappers may leave out what equals the defaults of the nested class (LLaVA 1.5 does): transformers, configuration_llama.py.
 _CLASS_DEFAULTS = {
     "llama": {
@@ -82,7 +83,11 @@ def _text_config(top: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
         if isinstance(nested, dict) and "hidden_size" not in top:
             nested = {**_CLASS_DEFAULTS.get(str(nested.get("model_type")), {}), **nested}
         if isinstance(nested, dict) and ("hidden_size" in nested or "num_hidden_layers" in nested):
-            shared = {name: value for name, value in top.items() if name not in _NESTED and not isinstance(value, dict)}
+            shared = {
+                name: value
+                for name, value in top.items()
+                if name in _QUANTISATION or (name not in _NESTED and not isinstance(value, dict))
+            }
             return {**shared, **{name: value for name, value in nested.items() if value is not None}}, (key,)
     return top, ()
 
@@ -100,7 +105,7 @@ def _spec(document: Document, config: Config, shape: Shape) -> ModelSpec:
         vocab_size=config.count("vocab_size", "padded_vocab_size"),
         layers=grouped(shape.layers),
         sources=(Source(kind=kind if kind in _KINDS else "user", source=source),),  # type: ignore[arg-type]  # checked here
-        weights=implied_weights(config),
+        weights=implied_weights(config, shape.layers),
         tied_embeddings=config.flag("tie_word_embeddings", default=shape.tied_by_default),
         max_context=shape.max_context or config.optional(*_CONTEXT_KEYS),
         embedding_size=shape.embedding_size,

@@ -78,8 +78,9 @@ def _norm(d: Deployment, norms: int) -> Elementwise:
 
 
 def _other_weights(d: Deployment) -> Iterator[Gemm]:
-    """What ``other_parameters`` say is read in every step: a product with each, as far as is known of it."""
+    """What other parameters and loaded parts say is read in every step: a product with each, as far as is known of it."""
     read = sum(other.count for other in d.model.other_parameters if other.read_per_step)
+    read += sum(part.parameters for part in d.model.parts if part.loaded and part.read_per_step)
     if read:
         weights = d.formats.weights["other"].bytes_per_element
         yield Gemm("other", d.formats.arithmetic("other", d.hardware), 2.0 * read, read * weights, 0)

@@ -22,7 +22,7 @@ def to_json(answer: Answer, *, explain: bool = False) -> str:
     envelope = answer.to_dict()
     if explain:
         envelope["explanations"] = plain(answer.explain())
-    return json.dumps(envelope, sort_keys=True, allow_nan=False, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(envelope, sort_keys=True, allow_nan=False, indent=2) + "\n"
 
 
 def to_csv(answer: Answer) -> str:

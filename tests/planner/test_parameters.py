@@ -9,7 +9,7 @@ from pytest import approx
 from shapes import DS, GIB, HA, HH, M7, M8, M70, dense, deploy, formats, step_model
 
 from roofplan import models
-from roofplan.models.spec import LayerGroup, Mlp, Moe
+from roofplan.models.spec import LayerGroup, Mlp, Moe, Part
 from roofplan.planner.costs import Load
 from roofplan.planner.parallel import Layout
 from roofplan.planner.parameters import count_parameters, layer_tensors, mixer_tensors, stored_bytes
@@ -96,6 +96,15 @@ def test_bytes_read_per_step_leave_out_the_input_table(
     model: models.ModelSpec, weights: str, read: int
 ) -> None:  # F4.3
     assert step_model(model, HA, weights=weights).totals(Load(1, 1))[1] == read
+
+
+@pytest.mark.parametrize(("loaded", "read"), [(True, True), (True, False), (False, True)])
+def test_a_part_is_read_every_step_where_it_is_loaded_and_says_so(loaded: bool, read: bool) -> None:
+    part = Part(name="draft layer", kind="mtp", parameters=1000, loaded=loaded, read_per_step=read, source="test")
+    plain, extended = (
+        step_model(model, HA).totals(Load(1, 1))[1] for model in (M8, dataclasses.replace(M8, parts=(part,)))
+    )
+    assert extended - plain == (2000 if loaded and read else 0)
 
 
 def test_a_tied_head_is_stored_once_and_read_every_step() -> None:  # F4.3, bug case 31
