@@ -1,0 +1,58 @@
+"""Every number of an engine profile and of a number format says where it is from, and is what its source says."""
+
+import dataclasses
+
+import pytest
+
+from roofplan import engines
+from roofplan.engines.spec import Band, EngineProfile
+
+FORMATS = engines.FORMATS.slugs()
+PROFILES = engines.CATALOGUE.slugs()
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_every_number_of_a_profile_has_a_source(name: str) -> None:
+    profile = engines.load(name)
+    values = {field.name: getattr(profile, field.name) for field in dataclasses.fields(EngineProfile)}
+    numbers = {key for key, value in values.items() if isinstance(value, (int, float))}
+    assert numbers
+    assert numbers <= set(profile.sources), numbers - set(profile.sources)
+    assert all(value.source for value in values.values() if isinstance(value, Band))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_has_a_source_and_arithmetic_it_can_use(name: str) -> None:
+    format_ = engines.load_format(name)
+    assert format_.source.strip()
+    assert format_.arithmetic
+    assert format_.activations in FORMATS
+
+
+@pytest.mark.parametrize(
+    ("name", "bits"),
+    [  # bits of an element with its scales, from the definitions of the formats
+        ("fp32", 32),
+        ("bf16", 16),
+        ("fp16", 16),
+        ("fp8", 8),
+        ("int8", 8),
+        ("int4", 4),
+        ("mxfp4", 4 + 8 / 32),  # OCP Microscaling 1.0: blocks of 32 with an 8-bit scale
+        ("mxfp8", 8 + 8 / 32),
+        ("nvfp4", 4 + 8 / 16),  # blocks of 16 with an FP8 scale
+        ("fp8-block128", 8 + 32 / 128**2),  # DeepSeek-V3: 128 x 128 with an FP32 scale
+        ("int4-g128", 4 + (16 + 4) / 128),  # AWQ, GPTQ: FP16 scale and packed 4-bit zero point
+        ("int4-g32", 4 + (16 + 4) / 32),
+        ("int4-g32-sym", 4 + 16 / 32),
+        ("int4-g128-sym", 4 + 16 / 128),
+    ],
+)
+def test_bits_of_an_element(name: str, bits: float) -> None:
+    assert engines.load_format(name).bits_per_element == bits
+
+
+def test_a_partly_filled_group_stores_its_scale() -> None:
+    nvfp4 = engines.load_format("nvfp4")
+    assert nvfp4.bytes_of(16) == 9
+    assert nvfp4.bytes_of(17) == 11  # 8.5 bytes of elements and two scales, rounded up
