@@ -1,4 +1,4 @@
-"""Write what the documentation holds of the program: JSON Schemas for editors, the reference of the command line, the worked example.
+"""Write what the documentation holds of the program: schemas, the reference of the command line, the catalogue pages, outputs.
 
 Run by ``make docs``; tests compare the files with what this prints.
 """
@@ -14,6 +14,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import catalogue_pages
+import typer
+
+from roofplan.cli import app
 from roofplan.engines.spec import EngineProfile, NumberFormat
 from roofplan.hardware.spec import HardwareSpec
 from roofplan.models.spec import ModelSpec
@@ -22,7 +26,6 @@ from roofplan.specfiles import json_schema
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 SPECS = {"hardware-v1": HardwareSpec, "model-v1": ModelSpec, "engine-v1": EngineProfile, "format-v1": NumberFormat}
-VERBS = ("size", "kv")
 
 # A command in a Markdown file, and what it prints: ```console / $ roofplan … / output / ```.
 BLOCK = re.compile(r"```console\n\$ (?P<command>roofplan [^\n]+)\n(?P<output>.*?)```", re.DOTALL)
@@ -62,10 +65,23 @@ def with_output(text: str) -> str:
     return BLOCK.sub(lambda block: f"```console\n$ {block['command']}\n{printed(block['command'])}```", text)
 
 
+def verbs() -> list[str]:
+    """Every verb of the program, each followed by its sub-commands, in the order of its own help."""
+    found: list[str] = []
+
+    def walk(command: Any, path: str) -> None:
+        for name, inner in getattr(command, "commands", {}).items():
+            found.append(f"{path}{name}")
+            walk(inner, f"{path}{name} ")
+
+    walk(typer.main.get_command(app), "")
+    return found
+
+
 def reference() -> str:
     """The reference of the command line: the help of every verb."""
     parts = ["# Command line", "", "Made by `make docs` from the program's own help.", ""]
-    for verb in ("", *VERBS):
+    for verb in ("", *verbs()):
         command = f"roofplan {verb} --help".replace("  ", " ")
         parts += [f"## {command.removesuffix(' --help')}", "", f"```console\n$ {command}\n```", ""]
     return with_output("\n".join(parts))
@@ -77,6 +93,7 @@ def main() -> None:
     for name, schema in schemas().items():
         (DOCS / "schemas" / f"{name}.json").write_text(json.dumps(schema, indent=2) + "\n", encoding="utf-8")
     (DOCS / "command-line.md").write_text(reference(), encoding="utf-8")
+    catalogue_pages.write(DOCS)
     for page in (ROOT / "README.md", *sorted(DOCS.glob("*.md"))):
         text = page.read_text(encoding="utf-8")
         page.write_text(with_output(text), encoding="utf-8")

@@ -53,6 +53,7 @@ class KvResult(Answer):
                 "bytes_per_token": self.whole.bytes_per_token,
                 "index_bytes_per_token": self.whole.index_bytes_per_token,
                 "fixed_bytes_per_sequence": self.whole.fixed_bytes,
+                "state_bytes_per_sequence": self.whole.state_bytes,
                 "bytes_per_sequence": self.whole.bytes_per_sequence(self.context),
                 "bytes_per_token_per_device": self.rank.bytes_per_token,
                 "bytes_per_token_all_ranks": self.rank.bytes_per_token * self.layout.tp,

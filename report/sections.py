@@ -184,7 +184,7 @@ def kv_report(r: KvResult) -> Report:
         rank = r.rank.bytes_per_token
         rows.append((f"per token on each of {r.layout.tp} ranks", show_bytes(rank), f"{rank:,} B"))
         rows.append(("per token on all ranks together", show_bytes(rank * r.layout.tp), f"{rank * r.layout.tp:,} B"))
-    groups = tuple(
+    groups: list[Row] = [
         (
             f"{term.layers} x {term.label}",
             f"{term.elements:,}",
@@ -192,11 +192,13 @@ def kv_report(r: KvResult) -> Report:
             show_bytes(size),
         )
         for term, size in r.whole.by_term(r.context)
-    )
+    ]
+    if r.whole.state_bytes:
+        groups.append(("states of recurrent layers", "", "", show_bytes(r.whole.state_bytes)))
     contexts = tuple((f"{context:,}", show_bytes(r.whole.bytes_per_sequence(context))) for context in r.contexts())
     sections = [Section("Cache", ("", "", ""), tuple(rows))]
     if groups:
-        sections.append(Section("By layer group", ("layers", "elements per entry", "entries", "bytes"), groups))
+        sections.append(Section("By layer group", ("layers", "elements per entry", "entries", "bytes"), tuple(groups)))
     sections.append(Section("By context", ("tokens", "bytes of a sequence"), contexts))
     heading = show(f"KV cache of {r.model.name} in {r.kv_format.name}", 200)
     return Report(heading, "", True, tuple(sections), tuple(f"warning: {warning.message}" for warning in r.warnings))

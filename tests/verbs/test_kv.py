@@ -18,9 +18,11 @@ def test_growth_per_token(model: str, growth: int) -> None:
     assert answer("kv", model)["result"]["kv"]["bytes_per_token"] == growth
 
 
-def test_layer_groups_and_contexts_add_up() -> None:
-    result = answer("kv", "gemma-3-27b", "--context", "32768")["result"]
-    assert sum(group["bytes"] for group in result["by_layer_group"]) == result["kv"]["bytes_per_sequence"]
+@pytest.mark.parametrize("model", ["gemma-3-27b", "qwen3.6-35b-a3b", "deepseek-v3.2", "gemma-4-e2b"])
+def test_layer_groups_and_contexts_add_up(model: str) -> None:
+    result = answer("kv", model, "--context", "32768")["result"]
+    grouped = sum(group["bytes"] for group in result["by_layer_group"])
+    assert grouped + result["kv"]["state_bytes_per_sequence"] == result["kv"]["bytes_per_sequence"]
     assert {"context": 32768, "bytes_per_sequence": result["kv"]["bytes_per_sequence"]} in result["by_context"]
 
 
