@@ -32,6 +32,7 @@ LARGEST_BYTES = 2**63 - 1
 LARGEST_SEQUENCE = 2**24  # tokens: beyond any model, and few enough to walk through a prompt chunk by chunk
 _LARGEST_NUMBER = decimal.Decimal("1e30")
 _SMALLEST_NUMBER = decimal.Decimal("1e-30")  # what is smaller, but not zero, would end in a division by zero
+_ROUNDED_FROM_BYTES = 10**6
 _LONGEST_TEXT = 48
 _EXACT = decimal.Context(prec=100)  # the texts that are accepted need fewer digits; the caller's own context may round
 
@@ -176,7 +177,9 @@ def _checked(number: decimal.Decimal, value: object, dimension: Dimension, what:
         raise refused(f", at most {dimension.largest:g}")
     if dimension.whole:
         whole = number.to_integral_value()
-        if number != whole:
+        # Logs print 79.18 GiB: of so large a size the part of a byte is rounding and no mistake.
+        rounded = "B" in dimension.units and number >= _ROUNDED_FROM_BYTES
+        if number != whole and not rounded:
             raise refused(": a whole number", f"{whole:f} B is the nearest" if "B" in dimension.units else "")
         return int(whole)
     if 0 < number < _SMALLEST_NUMBER:

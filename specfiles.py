@@ -247,11 +247,13 @@ class Catalogue:
     ----------
     folder : where the files lie (package data)
     noun : what one entry is called in messages
+    listing : the command that lists all entries, or empty
     """
 
-    def __init__(self, folder: Path, noun: str) -> None:
+    def __init__(self, folder: Path, noun: str, listing: str = "") -> None:
         self.folder = folder
         self.noun = noun
+        self.listing = listing
 
     def slugs(self) -> list[str]:
         """List the slugs of all entries, in order."""
@@ -305,11 +307,9 @@ class Catalogue:
         distinct = list(dict.fromkeys(known[close] for close in near))
         if distinct:
             return f"did you mean {' or '.join(distinct[:3])}?"
-        slugs = self.slugs()
-        return f"known: {', '.join(slugs)}" if len(slugs) <= _MOST_LISTED else ""
+        return f"{self.listing} shows them" if self.listing else f"known: {', '.join(self.slugs())}"
 
 
-_MOST_LISTED = 20  # more than these would hide the rest of the message
 # Names stand, always in double quotes, in one line of aliases and as the first key of an entry of ids.
 _ALIASES = re.compile(r"^aliases:(.*)$", re.MULTILINE)
 _ID = re.compile(r'^ *- \{?id: "([^"]+)"', re.MULTILINE)

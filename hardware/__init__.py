@@ -10,7 +10,7 @@ from ..documents import Document
 from ..errors import SpecError
 from .spec import SCHEMA, HardwareSpec
 
-CATALOGUE = specfiles.Catalogue(Path(str(files("roofplan.hardware") / "catalogue")), "device")
+CATALOGUE = specfiles.Catalogue(Path(str(files("roofplan.hardware") / "catalogue")), "device", "roofplan hardware list")
 
 
 def load(name: str) -> HardwareSpec:

@@ -6,15 +6,19 @@ import os
 import sys
 from typing import TYPE_CHECKING, Literal
 
+from ..errors import show
+
 if TYPE_CHECKING:
     from typing import TextIO
 
     from rich.console import Console
+    from rich.text import Text
 
     from .sections import Report, Section
 
 Color = Literal["auto", "always", "never"]
 _PIPE_WIDTH = 140
+_LONGEST = 2_000  # characters of one cell or remark
 
 
 def console(stream: TextIO, color: Color = "auto") -> Console:
@@ -50,28 +54,32 @@ def console(stream: TextIO, color: Color = "auto") -> Console:
 
 def print_report(report: Report, color: Color = "auto") -> None:
     """Print a report to standard output."""
-    from rich.text import Text
-
     out = console(sys.stdout, color)
     if report.heading:
-        out.print(Text(report.heading, style="bold"), soft_wrap=True)
+        out.print(_text(report.heading, style="bold"), soft_wrap=True)
     if report.verdict:
-        out.print(Text(report.verdict, style="green" if report.good else "bold red"), soft_wrap=True)
+        out.print(_text(report.verdict, style="green" if report.good else "bold red"), soft_wrap=True)
     for section in report.sections:
         out.print()
         _print_section(out, section)
     if report.remarks:
         out.print()
     for remark in report.remarks:
-        out.print(Text(remark, style="yellow" if remark.startswith("warning") else "dim"), soft_wrap=True)
+        out.print(_text(remark, style="yellow" if remark.startswith("warning") else "dim"), soft_wrap=True)
+
+
+def _text(content: str, style: str = "") -> Text:
+    """Text in which nothing is markup, and nothing that a terminal obeys."""
+    from rich.text import Text
+
+    return Text(show(content, _LONGEST), style=style)
 
 
 def _print_section(out: Console, section: Section) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
-    from rich.text import Text
 
-    out.print(Text(section.title, style="bold cyan"))
+    out.print(_text(section.title, style="bold cyan"))
     table = Table(
         box=SIMPLE_HEAD if any(section.header) else None,
         show_header=any(section.header),
@@ -82,7 +90,7 @@ def _print_section(out: Console, section: Section) -> None:
         is_figure = position > 0 and all(
             row[position][:1].strip("-").isdigit() or not row[position] for row in section.rows
         )
-        table.add_column(Text(name), justify="right" if is_figure else "left", overflow="fold")
+        table.add_column(_text(name), justify="right" if is_figure else "left", overflow="fold")
     for row in section.rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(_text(cell) for cell in row))
     out.print(table)

@@ -31,7 +31,7 @@ def to_csv(answer: Answer) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["figure", "value"])
     for name, value in _flat(answer.to_dict()["result"], ""):
-        writer.writerow([name, _cell(value)])
+        writer.writerow([_cell(name), _cell(value)])
     return text.getvalue()
 
 
@@ -74,7 +74,7 @@ def section_lines(section: Section) -> list[str]:
     columns = len(section.header)
     rule = "|" + "|".join(["---"] + ["---:"] * (columns - 1)) + "|"
     rows = [f"| {' | '.join(_escaped(cell) for cell in row)} |" for row in section.rows]
-    return [f"### {_escaped(section.title)}", "", f"| {' | '.join(section.header)} |", rule, *rows]
+    return [f"### {_escaped(section.title)}", "", f"| {' | '.join(map(_escaped, section.header))} |", rule, *rows]
 
 
 def _escaped(text: str) -> str:

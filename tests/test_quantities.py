@@ -158,8 +158,9 @@ def test_parts_of_a_byte_are_refused(text: str) -> None:
     assert "whole number" in refusal(text, q.BYTES).wanted
 
 
-def test_the_nearest_whole_byte_is_offered() -> None:
-    assert refusal("79.18 GiB", q.BYTES).hint == "85018877624 B is the nearest"
+def test_a_size_as_logs_print_it_is_rounded_to_a_byte() -> None:
+    assert q.parse_bytes("79.18 GiB") == 85018877624  # 85018877624.32
+    assert q.parse_bytes("1.0000005 MB") == 1_000_000  # half to even
 
 
 @pytest.mark.parametrize("value", ["1.5", 1.5, "1e-3", 0.999999999])

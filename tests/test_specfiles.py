@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roofplan import engines, hardware, models, specfiles
@@ -107,11 +107,6 @@ def test_a_file_of_more_than_a_mebibyte_is_refused(tmp_path: Path, size: int) ->
         assert len(read_bytes(tmp_path / "f")) == size
     else:
         assert "more than 1,048,576 bytes" in refused(tmp_path / "f")
-
-
-def test_the_bound_can_be_chosen(tmp_path: Path) -> None:
-    (tmp_path / "f").write_bytes(b"12345")
-    assert "more than 4 bytes" in refused(tmp_path / "f", largest=4)
 
 
 @pytest.mark.parametrize(("content", "data"), [(b'{"a": 1}', {"a": 1}), (b"a: 1", {"a": 1}), (b"", None)])
@@ -275,8 +270,7 @@ def test_text_search_and_parsed_lists_agree(room: str) -> None:
 def test_every_name_leads_to_its_only_owner(room: str) -> None:
     catalogue = CATALOGUES[room]
     for name, owners in parsed_names(catalogue).items():
-        for spelling in (name, name.upper(), f" {name} "):
-            assert {catalogue.find(spelling).name} == {f"{owner}.yaml" for owner in owners}
+        assert {catalogue.find(f" {name.upper()} ").name} == {f"{owner}.yaml" for owner in owners}
 
 
 @pytest.mark.parametrize("room", CATALOGUES)
@@ -309,6 +303,10 @@ def test_a_near_miss_is_answered_with_the_closest_names(room: str, name: str, of
 def test_a_wild_guess_is_answered_with_what_is_known() -> None:
     with pytest.raises(UnknownNameError, match=r"got zzzz, want one of the 1 in the catalogue \(known: plain\)"):
         engines.CATALOGUE.find("zzzz")
+    with pytest.raises(UnknownNameError, match=r"in the catalogue \(roofplan model list shows them\)"):
+        models.CATALOGUE.find("zzzz")
+    with pytest.raises(UnknownNameError, match=r"in the catalogue \(roofplan hardware list shows them\)"):
+        hardware.CATALOGUE.find("zzzz")
 
 
 TRAVERSALS = [
@@ -357,6 +355,7 @@ def test_only_what_stands_as_a_name_is_one(tmp_path: Path) -> None:
 
 
 @given(st.text())
+@settings(deadline=None, max_examples=50)
 def test_any_name_is_found_or_unknown(name: str) -> None:
     for catalogue in CATALOGUES.values():
         try:

@@ -96,13 +96,13 @@ def read_or_refused(read: Callable[[str, str], Document], text: str) -> None:
 
 
 @given(YAML_TEXTS)
-@settings(max_examples=500)
+@settings(max_examples=300, deadline=None)
 def test_any_text_is_yaml_or_refused(text: str) -> None:
     read_or_refused(parse_yaml, text)
 
 
 @given(YAML_TEXTS)
-@settings(max_examples=500)
+@settings(max_examples=300, deadline=None)
 def test_any_text_is_yaml_or_refused_without_libyaml_too(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.delattr(yaml, "CSafeLoader", raising=False)
@@ -110,7 +110,7 @@ def test_any_text_is_yaml_or_refused_without_libyaml_too(text: str) -> None:
 
 
 @given(JSON_TEXTS)
-@settings(max_examples=500)
+@settings(max_examples=300, deadline=None)
 def test_any_text_is_json_or_refused(text: str) -> None:
     read_or_refused(parse_json, text)
 
@@ -172,7 +172,7 @@ SPECS = st.dictionaries(st.sampled_from(KEYS), SPEC_VALUES, max_size=12)
 
 @pytest.mark.parametrize("from_document", [models.from_document, hardware.from_document])
 @given(data=st.one_of(SPEC_VALUES, SPECS))
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 def test_any_data_is_a_spec_or_refused(from_document: Callable[[Document], object], data: Any) -> None:
     try:
         from_document(Document(data, "f"))

