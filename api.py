@@ -6,25 +6,30 @@ means the same everywhere.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+import difflib
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 
-from . import engines, hardware, models
+from . import engines, hardware, models, specfiles
 from .engines.spec import StorageFormat, StoredFormat
-from .errors import DomainError, LayoutError, RoofplanError
+from .errors import DomainError, LayoutError, RoofplanError, UnknownNameError
+from .hardware.spec import HardwareSpec
+from .models.spec import ModelSpec
 from .planner.caching import KvResult, cache_of
 from .planner.deployment import Deployment, MemoryOverrides, Workload
-from .planner.formats import TENSOR_CLASSES, Formats, parse_weights
+from .planner.formats import TENSOR_CLASSES, Formats, main_class, named_classes, parse_weights
 from .planner.parallel import Layout, check_layout
 from .planner.parameters import count_parameters
 from .planner.sizing import SizeResult, size_deployment
 from .quantities import parse_bytes, parse_count, parse_fraction, parse_tokens
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from typing import Unpack
 
-    from .hardware.spec import HardwareSpec
-    from .models.spec import ModelSpec, TensorClass
+    from .models.spec import TensorClass
 
+Spec = TypeVar("Spec", ModelSpec, HardwareSpec)
 Whole = int | str  # a whole number, or its digits
 Quantity = int | str  # bytes as a number, or text such as "80 GiB"
 
@@ -56,7 +61,9 @@ DEFAULT_PROMPT = 1024
 DEFAULT_OUTPUT = 256
 
 
-def deployment(model: str | ModelSpec, device: str | HardwareSpec, **options: Unpack[Options]) -> Deployment:
+def deployment(
+    model: str | PathLike[str] | ModelSpec, device: str | PathLike[str] | HardwareSpec, **options: Unpack[Options]
+) -> Deployment:
     """Build a deployment from names and options.
 
     Parameters
@@ -68,10 +75,11 @@ def deployment(model: str | ModelSpec, device: str | HardwareSpec, **options: Un
     ------
     RoofplanError : for anything that does not exist, does not divide or lies outside its domain
     """
+    _check_names(options)
     if model == "-" and device == "-":
         raise DomainError("HARDWARE", got="-", wanted="a name or path: standard input is already the model")
-    model_spec = models.load(model) if isinstance(model, str) else model
-    device_spec = hardware.load(device) if isinstance(device, str) else device
+    model_spec = _loaded(model, ModelSpec, models.load, "MODEL")
+    device_spec = _loaded(device, HardwareSpec, hardware.load, "HARDWARE")
     built = Deployment(
         model_spec,
         device_spec,
@@ -82,14 +90,14 @@ def deployment(model: str | ModelSpec, device: str | HardwareSpec, **options: Un
         _overrides(options),
         _optional_tokens(options.get("max_model_len"), "--max-model-len"),
     )
-    limit = model_spec.max_context
-    if options.get("strict") and limit is not None and built.workload.length > limit:
-        hint = "shorten --prompt or --output, or leave --strict out"
-        raise DomainError("context", got=f"{built.workload.length} tokens", wanted=f"at most {limit}", hint=hint)
+    if options.get("strict"):
+        _check_context(model_spec, max(built.workload.length, built.max_model_len or 0))
     return built
 
 
-def size(model: str | ModelSpec, device: str | HardwareSpec, **options: Unpack[Options]) -> SizeResult:
+def size(
+    model: str | PathLike[str] | ModelSpec, device: str | PathLike[str] | HardwareSpec, **options: Unpack[Options]
+) -> SizeResult:
     """Size a model on devices: memory, capacity, latency, throughput, and what binds.
 
     >>> size("llama-3.1-8b", "h100-sxm", prompt=4096, output=512, concurrency=64).fits
@@ -99,17 +107,62 @@ def size(model: str | ModelSpec, device: str | HardwareSpec, **options: Unpack[O
 
 
 def kv(
-    model: str | ModelSpec, *, context: Whole | None = None, kv: str | None = None, tp: Whole | None = None
+    model: str | PathLike[str] | ModelSpec,
+    *,
+    context: Whole | None = None,
+    kv: str | None = None,
+    tp: Whole | None = None,
+    strict: bool = False,
 ) -> KvResult:
-    """Count the cache of one sequence; ``context`` defaults to 8192 or the model's limit.
+    """Count the cache of one sequence; ``context`` defaults to 8192 or the model's limit, beyond which ``strict`` makes it an error.
 
     >>> kv("llama-3.1-8b").whole.bytes_per_token
     131072
     """
-    spec = models.load(model) if isinstance(model, str) else model
+    spec = _loaded(model, ModelSpec, models.load, "MODEL")
     tokens = _optional_tokens(context, "--context") or min(8192, spec.max_context or 8192)
+    if strict:
+        _check_context(spec, tokens)
     layout = Layout(tp=_optional_count(tp, "--tp") or 1)
-    return cache_of(spec, engines.load_format("bf16" if kv is None else kv), layout, tokens)
+    return cache_of(spec, engines.load_format(_text(kv, "--kv") or "bf16"), layout, tokens)
+
+
+def _check_names(options: Mapping[str, object]) -> None:
+    """Refuse an option that does not exist: Python does not check the names of a TypedDict."""
+    known = list(Options.__annotations__)
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=2)
+            hint = f"did you mean {' or '.join(near)}?" if near else ""
+            raise UnknownNameError("option", got=name, wanted=f"one of {', '.join(known)}", hint=hint)
+    if not isinstance(options.get("strict", False), bool):
+        raise DomainError("--strict", got=repr(options["strict"]), wanted="true or false")
+
+
+def _loaded(given: object, kind: type[Spec], load: Callable[[str], Spec], what: str) -> Spec:
+    """A spec as it is, or loaded by its name or path."""
+    if isinstance(given, kind):
+        return given
+    if isinstance(given, PathLike):
+        path = fspath(given)
+        given = f"./{path}" if isinstance(path, str) and not specfiles.looks_like_path(path) else path
+    if not isinstance(given, str):
+        raise DomainError(what, got=type(given).__name__, wanted="a name, a path or a spec")
+    return load(given)
+
+
+def _check_context(model: ModelSpec, tokens: int) -> None:
+    limit = model.max_context
+    if limit is not None and tokens > limit:
+        hint = "ask for fewer tokens, or leave --strict out"
+        raise DomainError("context", got=f"{tokens} tokens", wanted=f"at most {limit}", hint=hint)
+
+
+def _text(value: object, what: str) -> str | None:
+    """The name of a format; an empty one is looked up, and not found."""
+    if value is not None and not isinstance(value, str):
+        raise DomainError(what, got=repr(value), wanted="a name")
+    return value
 
 
 def _optional_count(value: object, what: str) -> int | None:
@@ -145,21 +198,37 @@ def _layout(model: ModelSpec, options: Options) -> Layout:
     elif devices is not None and dp is None:
         dp = devices // known
     layout = Layout(tp or 1, pp or 1, dp or 1, ep)
-    check_layout(model, layout, devices)
+    try:
+        check_layout(model, layout, devices)
+    except LayoutError as error:
+        if devices is None or options.get("tp") is not None:
+            raise
+        hint = f"--devices {devices} means --tp {tp} here; --pp or --dp divide otherwise"
+        raise LayoutError("--devices", got=devices, wanted=error.wanted, hint=hint) from error
     return layout
 
 
 def _formats(model: ModelSpec, device: HardwareSpec, options: Options) -> Formats:
-    named, kv, chosen = options.get("weights"), options.get("kv"), options.get("activations")
+    named, kv, chosen = (_text(options.get(name), f"--{name}") for name in ("weights", "kv", "activations"))
     as_stored = named is None and bool(model.checkpoint)
     name = model.weights if named is None else named
     weights = _stored_formats(model) if as_stored else parse_weights(name, engines.load_format)
-    # Most of the work is in the experts, or in the MLP: their format decides what the activations are by default.
-    main = weights["experts"] if weights["experts"].bits < weights["mlp"].bits else weights["mlp"]
+    if named is not None:
+        _check_classes(model, named)
+    main = weights[main_class(model)]  # its format decides what the activations are by default
     activations = _served_with(main.activations, device) if chosen is None else chosen
     kv_format = engines.load_format("bf16" if kv is None else kv)
     shown = f"as stored ({main.name})" if as_stored else name
     return Formats(shown, weights, kv_format, engines.load_format(activations))
+
+
+def _check_classes(model: ModelSpec, weights: str) -> None:
+    """Refuse a format for tensors that the model does not have."""
+    counted = count_parameters(model).by_class
+    for kind in named_classes(weights):
+        if not counted[kind]:
+            present = ", ".join(other for other in TENSOR_CLASSES if counted[other])
+            raise DomainError("--weights", got=kind, wanted=f"a class that {model.name} has: {present}")
 
 
 def _stored_formats(model: ModelSpec) -> dict[TensorClass, StorageFormat]:

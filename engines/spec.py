@@ -10,7 +10,17 @@ from ..quantities import Bytes, Count, Fraction, PositiveCount, Seconds
 _CONFIG: dict[str, Any] = {"extra": "forbid"}
 
 
-Kind = Literal["datasheet", "derived", "measured", "fitted"]
+# "default" is a setting that an engine's own documentation or code gives.
+Kind = Literal["datasheet", "default", "derived", "measured", "fitted"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a figure comes from."""
+
+    kind: Kind
+    source: str
+    __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +139,10 @@ class EngineProfile:
     memory_utilization : the share of the device's total that the engine plans with
     runtime : bytes of memory of the runtime that is not the framework's (context, communication buffers, workspaces), per device
     max_batched_tokens : tokens of one prefill step; a longer prompt is cut into chunks
+    max_logit_rows : sequences for whose next tokens logits are reserved at most; how many run is up to the cache
     collective_latency : seconds that one collective takes beside its bytes
     bandwidth_share, compute_share : shares of the nominal rates that kernels reach, for devices whose spec has no measured ones
+    sources : the origin of each of the plain figures above, by its name
     """
 
     schema: Literal["roofplan/engine/v1"]
@@ -138,9 +150,10 @@ class EngineProfile:
     memory_utilization: Fraction
     runtime: Bytes
     max_batched_tokens: PositiveCount
+    max_logit_rows: PositiveCount
     collective_latency: Seconds
     bandwidth_share: Band
     compute_share: Band
-    sources: dict[str, str]
+    sources: dict[str, Origin]
     notes: str = ""
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG

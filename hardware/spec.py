@@ -41,6 +41,11 @@ class Memory:
         """The size that an engine sees: as reported by the driver, else the nameplate."""
         return self.reported if self.reported is not None else self.nameplate
 
+    @property
+    def total_key(self) -> str:
+        """Which figure :attr:`total_bytes` is."""
+        return "memory.nameplate" if self.reported is None else "memory.reported"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peak:

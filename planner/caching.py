@@ -102,7 +102,7 @@ def cache_of(model: ModelSpec, kv_format: NumberFormat, layout: Layout, context:
 def explain_cache(model: ModelSpec, cache: CacheLayout, tokens: int) -> tuple[Explanation, ...]:
     """Derive cache bytes term by term (formulas F3.1 to F3.6)."""
     size = f"{cache.kv_format.bytes_per_element:g} B"
-    source = _source(model)
+    source = source_of_model(model)
     growing = [term for term in cache.terms if term.grows and not term.index]
     parts = (
         " + ".join(f"{term.layers} layers x {term.elements} elements{_every(term)}" for term in growing)
@@ -132,5 +132,6 @@ def _every(term: CacheTerm) -> str:
     return f" / {term.every} tokens" if term.every > 1 else ""
 
 
-def _source(model: ModelSpec) -> str:
+def source_of_model(model: ModelSpec) -> str:
+    """Where a model's shape comes from."""
     return f"{model.name}: {model.sources[0].source}" if model.sources else model.name

@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..quantities import show_bandwidth, show_bytes, show_compute, show_count, show_flop, show_rate, show_time
-from .caching import explain_cache
-from .kv_cache import cache_layout, stage_share
+from .caching import explain_cache, source_of_model
+from .kv_cache import cache_layout
+from .memory import active_width
 from .notices import achieved_shares
 from .results import Explanation
 
 if TYPE_CHECKING:
-    from .sizing import SizeResult
+    from collections.abc import Callable
+
+    from .ranges import Range
+    from .sizing import SizeResult, Times
 
 
 def explain_size(r: SizeResult) -> tuple[Explanation, ...]:
@@ -20,14 +24,18 @@ def explain_size(r: SizeResult) -> tuple[Explanation, ...]:
     cache = cache_layout(d.model, d.formats.kv)
     lines = [
         _weights(r),
+        _weights_read(r),
         *explain_cache(d.model, cache, d.workload.length),
+        _activations(r),
         _kv_budget(r),
+        _free(r),
+        _kv_tokens(r),
         _concurrency(r),
         _context(r),
     ]
-    lines += [_ridge(r), _prefill_bound(r), _decode_bound(r), _compute_bound_batch(r)]
+    lines += [_ridge(r), *_intensities(r), _prefill_bound(r), _decode_bound(r), _compute_bound_batch(r), _crossover(r)]
     if r.times is not None:
-        lines += [_ttft(r), _tpot(r), _throughput(r)]
+        lines += _times(r, r.times)
     return tuple(lines)
 
 
@@ -35,11 +43,6 @@ def _source_of(r: SizeResult, figure: str) -> str:
     hardware = r.deployment.hardware
     evidence = hardware.evidence_of(figure)
     return f"{hardware.name}: {evidence.kind}, {evidence.source}" if evidence else f"{hardware.name}: no source given"
-
-
-def _model_source(r: SizeResult) -> str:
-    model = r.deployment.model
-    return f"{model.name}: {model.sources[0].source}" if model.sources else model.name
 
 
 def _weights(r: SizeResult) -> Explanation:
@@ -61,20 +64,46 @@ def _weights(r: SizeResult) -> Explanation:
         "sum over tensor classes of parameters x bytes per parameter (F4.2)",
         numbers,
         (
-            ("shape", f"{r.model.parameters_total:,} parameters", _model_source(r)),
+            ("shape", f"{r.model.parameters_total:,} parameters", source_of_model(d.model)),
             *(("format", n, s) for n, s in formats.items()),
         ),
     )
 
 
+def _weights_read(r: SizeResult) -> Explanation:
+    d = r.deployment
+    return Explanation(
+        "model.weights_bytes_read_per_step",
+        f"{show_bytes(r.model.weights_bytes_read_per_step)} ({r.model.weights_bytes_read_per_step:,.0f} B)",
+        "matrices and head x bytes per parameter; the input table is looked up, norms are vectors; of E experts with k chosen per token"
+        " E (1 - (1 - k/E)^tokens) are read (F4.3, F2.10)",
+        f"a decode step of {_batch(r):g} tokens on one replica; {show_bytes(r.model.weights_bytes)} are stored",
+        (("shape", f"{r.model.parameters_active:,} parameters per token", source_of_model(d.model)),),
+    )
+
+
+def _activations(r: SizeResult) -> Explanation:
+    d, plan = r.deployment, r.memory
+    if d.memory.activation_bytes is not None:
+        return Explanation("memory.activation_bytes", show_bytes(plan.activation_bytes), "as given", "")
+    rows = min(d.sequences_per_replica, d.engine.max_logit_rows)
+    width = max(sum(active_width(part) for part in group.mlp) for group in d.model.layers)
+    return Explanation(
+        "memory.activation_bytes",
+        f"{show_bytes(plan.activation_bytes)} per device",
+        "T b_a (2 d + 3 d_ff / tp) + rows x vocabulary x 4 B (F5.2, F5.3); an order of magnitude, engines differ",
+        f"{d.engine.max_batched_tokens:,} x {d.formats.activation_bytes:g} B"
+        f" x (2 x {d.model.hidden_size:,} + 3 x {width:,} / {d.layout.tp})"
+        f" + {rows:,} x {d.model.vocab_size:,} x 4 B",
+        (("T", f"{d.engine.max_batched_tokens:,} tokens", _profile_source(r, "max_batched_tokens")),),
+    )
+
+
 def _kv_budget(r: SizeResult) -> Explanation:
     plan, d = r.memory, r.deployment
-    given = "given" if d.memory.total_bytes is not None else _source_of(r, "memory")
-    utilization = "given" if d.memory.utilization is not None else d.engine.sources["memory_utilization"]
-    runtime = "given" if d.memory.runtime_bytes is not None else d.engine.sources["runtime"]
-    activation = (
-        "given" if d.memory.activation_bytes is not None else f"F5.2 at {d.engine.max_batched_tokens} tokens, F5.3"
-    )
+    total = "given" if d.memory.total_bytes is not None else _source_of(r, d.hardware.memory.total_key)
+    utilization = "given" if d.memory.utilization is not None else _profile_source(r, "memory_utilization")
+    runtime = "given" if d.memory.runtime_bytes is not None else _profile_source(r, "runtime")
     return Explanation(
         "memory.kv_budget_bytes",
         f"{show_bytes(plan.kv_budget_bytes)} per device",
@@ -82,18 +111,37 @@ def _kv_budget(r: SizeResult) -> Explanation:
         f"{show_bytes(plan.total_bytes)} x {plan.utilization:g} - {show_bytes(plan.weights_bytes)}"
         f" - {show_bytes(plan.activation_bytes)} - {show_bytes(plan.non_torch_bytes)}",
         (
-            ("total", f"{plan.total_bytes:,} B", given),
+            ("total", f"{plan.total_bytes:,} B", total),
             ("utilisation", f"{plan.utilization:g}", utilization),
-            ("activations", f"{plan.activation_bytes:,} B", activation),
             ("runtime", f"{plan.non_torch_bytes:,} B", runtime),
         ),
         "memory capacity" if plan.kv_budget_bytes < 0 else "",
     )
 
 
+def _free(r: SizeResult) -> Explanation:
+    plan = r.memory
+    return Explanation(
+        "memory.free_bytes",
+        f"{show_bytes(plan.free_bytes)} per device",
+        "kv budget - sequences of a replica x bytes of a sequence per device",
+        f"{plan.kv_budget_bytes:,} B - {plan.sequences:,} x {plan.kv_bytes_per_sequence:,} B",
+    )
+
+
+def _kv_tokens(r: SizeResult) -> Explanation:
+    plan, d = r.memory, r.deployment
+    return Explanation(
+        "capacity.kv_tokens",
+        f"{show_count(r.capacity.kv_tokens)} tokens",
+        "replicas x floor(kv budget x tokens of a sequence / bytes of a sequence per device)",
+        f"{d.layout.dp} x floor({max(0, plan.kv_budget_bytes):,} x {d.workload.length:,} / {plan.kv_bytes_per_sequence:,})",
+    )
+
+
 def _concurrency(r: SizeResult) -> Explanation:
     plan, d = r.memory, r.deployment
-    share = f", {stage_share(d.model, d.layout):.3g} of the layers" if d.layout.pp > 1 else ""
+    share = f" of the fullest of {d.layout.pp} stages" if d.layout.pp > 1 else ""
     return Explanation(
         "capacity.max_concurrency",
         f"{show_count(r.capacity.max_concurrency)} sequences of {show_count(d.workload.length)} tokens",
@@ -137,81 +185,158 @@ def _ridge_text(r: SizeResult) -> str:
     return "unknown" if ridge is None else f"{ridge:.1f} FLOP/B"
 
 
+def _intensities(r: SizeResult) -> list[Explanation]:
+    chunk = min(r.deployment.workload.prompt, r.deployment.engine.max_batched_tokens)
+    formula = "FLOP / (weights read + cache read + cache written + token vectors) of one rank (F1.7)"
+    steps = (
+        ("prefill", r.intensity.prefill_flop_per_byte, f"a step of {show_count(chunk)} prompt tokens"),
+        ("decode", r.intensity.decode_flop_per_byte, f"a step of {_batch(r):g} sequences"),
+    )
+    return [
+        Explanation(f"intensity.{name}_flop_per_byte", f"{value:,.2f} FLOP/B", formula, step)
+        for name, value, step in steps
+    ]
+
+
 def _prefill_bound(r: SizeResult) -> Explanation:
-    work, prompt = r.work, r.deployment.workload.prompt
+    work, d = r.work, r.deployment
     return Explanation(
         "work.prefill_whole_step_s",
-        f"{show_time(work.prefill_whole_step_s)} for {show_count(prompt)} tokens",
+        f"{show_time(work.prefill_whole_step_s)} for {show_count(d.workload.prompt)} tokens",
         "max(FLOP / peak, bytes / bandwidth) over the whole step (F6.1); FLOP = 2 per matrix parameter and token + causal attention",
-        f"{show_flop(work.prefill_flop)} over {r.deployment.layout.tp} device(s); {r.intensity.prefill_flop_per_byte:.0f} FLOP/B"
-        f" against a ridge of {_ridge_text(r)}",
+        f"{show_flop(work.prefill_flop)} in chunks of at most {show_count(d.engine.max_batched_tokens)} tokens, divided by {d.layout.tp}"
+        f" at {show_compute(d.hardware.peak.rate(r.intensity.arithmetic) or 0.0)} each where compute binds",
         binds=r.prefill_limit or "",
     )
 
 
 def _decode_bound(r: SizeResult) -> Explanation:
-    work, workload = r.work, r.deployment.workload
+    d = r.deployment
+    cache = cache_layout(d.model, d.formats.kv).bytes_per_sequence(round(d.workload.mean_context))
     return Explanation(
         "work.decode_whole_step_s",
-        f"{show_time(work.decode_whole_step_s)} per step at a mean context of {show_count(workload.mean_context)}",
-        "max(FLOP / peak, (weights read + batch x cache) / bandwidth) (F6.2)",
-        f"{show_bytes(r.model.weights_bytes_read_per_step)} of weights read; {r.intensity.decode_flop_per_byte:.2f} FLOP/B"
-        f" against a ridge of {_ridge_text(r)}",
+        f"{show_time(r.work.decode_whole_step_s)} per step at a mean context of {show_count(d.workload.mean_context)}",
+        "max(FLOP / peak, (weights read + batch x cache) / bandwidth) (F6.2), each rank with its part",
+        f"max({show_flop(r.work.decode_flop)} / {show_compute(d.hardware.peak.rate(r.intensity.arithmetic) or 0.0)},"
+        f" ({show_bytes(r.model.weights_bytes_read_per_step)} + {_batch(r):g} x {show_bytes(cache)})"
+        f" / {show_bandwidth(d.hardware.memory.bandwidth)}); {d.layout.tp} rank(s)",
         binds=r.decode_limit or "",
     )
 
 
+def _batch(r: SizeResult) -> float:
+    return round(r.decode_batch, 2)
+
+
 def _compute_bound_batch(r: SizeResult) -> Explanation:
-    batch = r.max_batch_compute_bound
-    critical = r.work.critical_context
+    batch, critical, rank = r.max_batch_compute_bound, r.work.critical_context, r.rank
     value = f"from a batch of {batch:,.0f}" if batch is not None else "never: the cache outgrows the weights' reuse"
-    beyond = f"; never beyond {critical:,.0f} tokens of context" if critical is not None else ""
+    beyond = f"; never beyond {int(critical):,} tokens of context" if critical is not None else ""
+    context = round(r.deployment.workload.mean_context)
     return Explanation(
         "capacity.max_batch_compute_bound",
         value,
-        "W / (2 N / ridge - L c) where positive; never for L > 2 N / (ridge c) (F7.3)",
-        f"W = {r.model.weights_bytes:,} B, N = {r.model.parameters_active:,}, c = {r.kv.bytes_per_token:,} B{beyond}",
+        "W / (2 N / ridge - cache) where positive; never for a context > 2 N / (ridge c) (F7.3); of one rank, x replicas",
+        f"{rank.weight_bytes:,} B / (2 x {rank.parameters:,.0f} / {_ridge_text(r)} - {rank.cache.bytes_per_sequence(context):,} B)"
+        f" x {r.deployment.layout.dp}; c = {rank.cache.bytes_per_token:,} B{beyond}",
     )
 
 
-def _ttft(r: SizeResult) -> Explanation:
-    assert r.times is not None  # the caller has checked
-    ttft, alone = r.times.latency.ttft_s, r.times.latency.ttft_alone_s
-    queue = r.times.states[2].queue_s
-    waiting = f"; {show_time(queue)} of it waiting for memory" if queue else ""
+def _crossover(r: SizeResult) -> Explanation:
+    batch, rank = r.work.crossover_batch, r.rank
+    context = round(r.deployment.workload.mean_context)
     return Explanation(
-        "latency.ttft_s",
-        f"{show_time(ttft.expected)} ({show_time(ttft.low)} to {show_time(ttft.high)}); alone {show_time(alone.expected)}",
-        "prefill chunks in steps shared with the running decoders + the step under way + waiting for memory",
-        f"bound {show_time(ttft.bound)} at nominal rates, alone {show_time(alone.bound)}{waiting}",
-        _share_inputs(r),
-        r.prefill_limit or "",
+        "work.crossover_batch",
+        f"{batch:.1f} sequences of a replica" if batch is not None else "none: the cache does not grow",
+        "W / cache of a sequence, of one rank: cache reads then equal weight reads (F7.2)",
+        f"{rank.weight_bytes:,} B / {rank.cache.bytes_per_sequence(context):,} B at {show_count(context)} tokens",
     )
 
 
-def _tpot(r: SizeResult) -> Explanation:
-    assert r.times is not None  # the caller has checked
-    tpot, state = r.times.latency.tpot_s, r.times.states[2]
-    return Explanation(
-        "latency.tpot_s",
-        f"{show_time(tpot.expected)} ({show_time(tpot.low)} to {show_time(tpot.high)})",
-        "sum over operators of max(FLOP / rate, bytes / bandwidth) (F6.3) + the others' prefills spread over the output",
-        f"step of {state.decoding:.1f} decoding sequences {show_time(state.itl_s)}"
-        f" + prefill interference {show_time(state.tpot_s - state.itl_s)}; bound {show_time(tpot.bound)}",
-        _share_inputs(r),
-        r.decode_limit or "",
-    )
+def _times(r: SizeResult, times: Times) -> list[Explanation]:
+    """Times at the expected efficiency; the others are the same with other shares."""
+    state, workload, latency = times.states[2], r.deployment.workload, times.latency
+    stages = r.deployment.layout.pp
+    divided = f" / {stages} stages" if stages > 1 else ""
+    gaps, rate = workload.output - 1, times.throughput
+    service = state.e2e_s - state.queue_s
+    running = min(workload.concurrency, r.deployment.layout.dp * state.running)
+    lines = [
+        Explanation(
+            "latency.ttft_alone_s",
+            _spread(latency.ttft_alone_s, show_time),
+            "sum over chunks and operators of max(FLOP / rate, bytes / bandwidth) (F1.3, F6.3, F10.2)",
+            f"{show_count(workload.prompt)} tokens in chunks of at most {show_count(r.deployment.engine.max_batched_tokens)}",
+            _share_inputs(r),
+            r.prefill_limit or "",
+        ),
+        Explanation(
+            "latency.itl_s",
+            _spread(latency.itl_s, show_time),
+            "sum over operators of max(FLOP / rate, bytes / bandwidth) of a step without prefill (F6.3)",
+            f"{state.decoding:.1f} of {state.running} running sequences decode, at a context of {show_count(workload.mean_context)}",
+            _share_inputs(r),
+            r.decode_limit or "",
+        ),
+        Explanation(
+            "latency.ttft_s",
+            _spread(latency.ttft_s, show_time),
+            "waiting for memory + (alone, or the step under way + own prefill in shared steps + prefills of others ahead)",
+            f"{show_time(state.queue_s)} + "
+            + (
+                f"{show_time(state.ttft_alone_s)} alone"
+                if state.running == 1
+                else f"{show_time(state.itl_s)} + {show_time(state.prefill_mixed_s)}"
+                f" + {state.prefills_before:.2f} x {show_time(state.prefill_mixed_s)}{divided}"
+            ),
+        ),
+        Explanation(
+            "latency.e2e_s",
+            _spread(latency.e2e_s, show_time),
+            "TTFT + (output - 1) x TPOT (F6.7)",
+            f"{show_time(state.ttft_s)} + {gaps:,} x {show_time(state.tpot_s or 0.0)}",
+        ),
+    ]
+    if latency.tpot_s is not None and rate.per_user_tokens_per_s is not None and state.tpot_s is not None:
+        lines += [
+            Explanation(
+                "latency.tpot_s",
+                _spread(latency.tpot_s, show_time),
+                "step without prefill + what prefills of others add to it, spread over the output",
+                f"{show_time(state.itl_s)} + {state.prefills_during:.2f} x {show_time(state.prefill_marginal_s)}{divided} / {gaps:,}",
+                binds=r.decode_limit or "",
+            ),
+            Explanation(
+                "throughput.per_user_tokens_per_s",
+                _spread(rate.per_user_tokens_per_s, show_rate),
+                "1 / TPOT",
+                f"1 / {show_time(state.tpot_s)}",
+            ),
+        ]
+    for name, figure, tokens in (
+        ("output", rate.output_tokens_per_s, workload.output),
+        ("total", rate.total_tokens_per_s, workload.length),
+    ):
+        lines.append(
+            Explanation(
+                f"throughput.{name}_tokens_per_s",
+                f"{_spread(figure, show_rate)} tokens/s",
+                "sequences running x tokens of each / end-to-end time without waiting for memory (Little's law, F13.6)",
+                f"{running:,} x {tokens:,} / {show_time(service)}",
+            )
+        )
+    return lines
 
 
-def _throughput(r: SizeResult) -> Explanation:
-    assert r.times is not None  # the caller has checked
-    rate, state, d = r.times.throughput.output_tokens_per_s, r.times.states[2], r.deployment
-    return Explanation(
-        "throughput.output_tokens_per_s",
-        f"{show_rate(rate.expected)} tokens/s ({show_rate(rate.low)} to {show_rate(rate.high)})",
-        "replicas x running sequences x output / end-to-end time (Little's law, F13.6)",
-        f"{d.layout.dp} x {state.running} x {d.workload.output} / {show_time(state.e2e_s - state.queue_s)}",
-    )
+def _spread(figure: Range, printed: Callable[[float], str]) -> str:
+    values = [printed(value) for value in (figure.expected, figure.low, figure.high, figure.bound)]
+    return f"{values[0]} ({values[1]} to {values[2]}; roof {values[3]})"
+
+
+def _profile_source(r: SizeResult, figure: str) -> str:
+    engine = r.deployment.engine
+    origin = engine.sources.get(figure)
+    return f"{engine.name}: {origin.kind}, {origin.source}" if origin else f"{engine.name}: no source given"
 
 
 def _share_inputs(r: SizeResult) -> tuple[tuple[str, str, str], ...]:

@@ -25,16 +25,13 @@ def causal_pairs(tokens: int, past: int = 0, window: int | None = None) -> int:
     >>> causal_pairs(32768, window=4096)
     125831168
     """
-    return _pairs_up_to(past + tokens, window) - _pairs_up_to(past, window)
-
-
-def _pairs_up_to(tokens: int, window: int | None) -> int:
-    inside = tokens if window is None else min(tokens, window)
-    return inside * (inside + 1) // 2 + (tokens - inside) * (window or 0)
+    cap = math.inf if window is None else window
+    pairs: float = pairs_up_to(past + tokens, cap) - pairs_up_to(past, cap)
+    return round(pairs)
 
 
 def pairs_up_to(tokens: Amount, cap: float, lesser: Callable[[Amount, Amount], Amount] = min) -> Amount:
-    """The same from the start of a sequence: m(m+1)/2 + (S-m) cap with m = min(S, cap) (formula F2.7).
+    """Query-key pairs from the start of a sequence: m(m+1)/2 + (S-m) cap with m = min(S, cap) (formula F2.7).
 
     Takes numbers or arrays; ``lesser`` is then min or numpy.minimum.
     """
@@ -74,6 +71,6 @@ def indexed_decode_flop(
     )
 
 
-def recurrent_flop(state_elements: int) -> int:
+def recurrent_flop(state_elements: float) -> float:
     """FLOP of one token in one layer of a recurrent state: decay, rank-one update and read, about 5 an element (formula F2.11)."""
     return 5 * state_elements

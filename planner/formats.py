@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
 from ..errors import DomainError
-from ..models.spec import TensorClass
+from ..models.spec import Moe, TensorClass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..engines.spec import NumberFormat, StorageFormat
     from ..hardware.spec import HardwareSpec
+    from ..models.spec import ModelSpec
 
 TENSOR_CLASSES: tuple[TensorClass, ...] = get_args(TensorClass)
 LINEAR_CLASSES: tuple[TensorClass, ...] = ("attention", "mlp", "experts")  # the matrices of the layers
@@ -62,6 +63,17 @@ def arithmetic_type(weights: StorageFormat, activations: NumberFormat, hardware:
     """
     wider = weights if weights.bits > activations.bits else activations
     return hardware.arithmetic(wider.arithmetic)
+
+
+def main_class(model: ModelSpec) -> TensorClass:
+    """Tensor class of most of the work: experts where there are any, else the MLP."""
+    return "experts" if any(isinstance(part, Moe) for group in model.layers for part in group.mlp) else "mlp"
+
+
+def named_classes(text: str) -> tuple[TensorClass, ...]:
+    """Tensor classes that a weight format names (``experts=mxfp4``)."""
+    names = {item.partition("=")[0].strip() for item in text.split(",") if "=" in item}
+    return tuple(kind for kind in TENSOR_CLASSES if kind in names)
 
 
 def parse_weights(text: str, load: Callable[[str], NumberFormat]) -> dict[TensorClass, StorageFormat]:

@@ -187,11 +187,6 @@ def cache_layout(model: ModelSpec, kv_format: NumberFormat, layout: Layout = SIN
     return CacheLayout(tuple(merged.values()), states, kv_format)
 
 
-def stage_share(model: ModelSpec, layout: Layout) -> float:
-    """Share of the layers that the fullest pipeline stage holds: ceil(layers / pp) / layers."""
-    return divided(model.num_layers, layout.pp) / model.num_layers
-
-
 def chunk_live_tokens(position: int, chunk: int) -> int:
     """Tokens that chunked local attention still needs at a 0-based position: (t mod C) + 1, on average (C + 1) / 2 (formula F3.4)."""
     return position % chunk + 1

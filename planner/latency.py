@@ -1,12 +1,14 @@
 """Times of requests from times of steps: prefill alone, steady state under a closed loop of users, and the identities between metrics.
 
-The steady state is a fixed point: running sequences share each step, and while one of them decodes the others' prefills pass through the
-same steps. Sources: formulas F6.6 to F6.8; the closed-loop form was compared with published serving benchmarks of three engines.
-Known to be left out: waiting behind other prefills, engine scheduling and host time.
+The steady state is a fixed point: running sequences share each step. In the time that one request takes, each of the others is
+prefilled once: before its first token (it waits) or while it decodes (its steps get longer).
+Sources: formulas F6.6 to F6.8; the closed-loop form was compared with published serving benchmarks of three engines.
+Known to be left out: bursts of requests that begin together, engine scheduling and host time.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,21 +20,28 @@ if TYPE_CHECKING:
     from .deployment import Workload
     from .step import Grouping, StepModel
 
-_ITERATIONS = 8
+_ITERATIONS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class SteadyState:
-    """One replica in steady state: seconds, and how many sequences run and decode."""
+    """One replica in steady state: seconds, and how many sequences run and decode.
+
+    ``tpot_s`` is None for an output of a single token, which has no gap.
+    """
 
     ttft_s: float
     ttft_alone_s: float
-    tpot_s: float
+    tpot_s: float | None
     itl_s: float
     e2e_s: float
     running: int
     decoding: float
     queue_s: float  # of the TTFT: waiting for memory
+    prefills_before: float  # of the others, while the first token is waited for
+    prefills_during: float  # of the others, while tokens are decoded
+    prefill_mixed_s: float  # of one request, in steps that decode for others too
+    prefill_marginal_s: float  # by how much that lengthens these steps
 
 
 def chunks(prompt: int, largest: int) -> Iterator[tuple[int, int]]:
@@ -64,8 +73,11 @@ def steady_state(
 ) -> SteadyState:
     """Find the steady state of ``users`` in a closed loop on a replica whose cache holds ``slots`` of their sequences.
 
-    Decoding sequences are the share of running ones that is not in prefill; each sees the marginal prefill time of every other running one
-    once. Users beyond the slots wait for memory: by Little's law (N - slots) requests ahead leave at slots per end-to-end time.
+    With R running, R - 1 prefills of others fall into the time of one request. Those ahead of it are waited for: on average
+    rho / (2 (1 - rho)) at a load rho of prefills (Pollaczek and Khinchine, equal service times), and at least those that its own decoding
+    has no steps for, at one chunk a step. The others lengthen its decode steps by what a chunk adds. Both are divided by the stages of a
+    pipeline, which work at the same time.
+    Users beyond the slots wait for memory: by Little's law (N - slots) requests ahead leave at slots per end-to-end time.
 
     Raises
     ------
@@ -74,25 +86,39 @@ def steady_state(
     if slots < 1 or users < 1:
         raise DomainError("slots", got=f"{slots} slots for {users} users", wanted="at least one of each")
     running = min(users, slots)
-    context, output = workload.mean_context, workload.output
-    alone = prefill_s(model, workload.prompt, largest_chunk)
-    decoding = float(running)
-    tpot = itl = ttft = 0.0
+    prompt, context, gaps = workload.prompt, workload.mean_context, workload.output - 1
+    steps = -(-prompt // largest_chunk)
+    alone = prefill_s(model, prompt, largest_chunk)
+    share, before = (1.0 if gaps else 0.0), 0.0
     for _ in range(_ITERATIONS):
         # The stages of a pipeline work on as many groups of sequences, one each.
-        batch = max(1.0, decoding / stages)
+        batch = max(1.0, running * share / stages)
         itl = float(model.step_s(batch, context))
-        mixed = prefill_s(model, workload.prompt, largest_chunk, decoders=batch, context=context)
-        steps = -(-workload.prompt // largest_chunk)
+        mixed = prefill_s(model, prompt, largest_chunk, decoders=batch, context=context)
         marginal = max(0.0, mixed - steps * itl)
-        others = max(0.0, decoding - decoding / running)
-        tpot = itl + others * marginal / output
-        ttft = alone if running == 1 else itl + mixed
-        share = output * tpot / (output * tpot + ttft)
-        decoding = running * share
-    service = end_to_end_s(ttft, tpot, output)
+        during = running - 1 - before
+        decode = gaps * itl + during * marginal / stages
+        ttft = alone if running == 1 else itl + mixed + before * mixed / stages
+        share = decode / (decode + ttft)
+        load = (running - 1) * mixed / stages / (decode + ttft)
+        ahead = load / (2 * (1 - load)) if load < 1 else math.inf
+        before = min(running - 1.0, max(running - 1 - gaps / steps, ahead))
+    service = ttft + decode
     queue = (users - running) * service / running
-    return SteadyState(queue + ttft, alone, tpot, itl, queue + service, running, decoding, queue)
+    return SteadyState(
+        ttft_s=queue + ttft,
+        ttft_alone_s=alone,
+        tpot_s=decode / gaps if gaps else None,
+        itl_s=itl,
+        e2e_s=queue + service,
+        running=running,
+        decoding=running * share,
+        queue_s=queue,
+        prefills_before=running - 1 - during,
+        prefills_during=during,
+        prefill_mixed_s=mixed,
+        prefill_marginal_s=marginal,
+    )
 
 
 def end_to_end_s(ttft_s: float, tpot_s: float, output: int) -> float:

@@ -7,16 +7,18 @@ Sources: formulas F5.1 to F5.4; the start-up logs named in the engine profiles.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..models.spec import Mlp
-from .kv_cache import CacheLayout, cache_layout, stage_share
+from .kv_cache import CacheLayout, cache_layout
 from .parallel import divided
 from .parameters import stored_bytes
 
 if TYPE_CHECKING:
-    from ..models.spec import FeedForward, ModelSpec
+    from collections.abc import Iterator
+
+    from ..models.spec import FeedForward, LayerGroup, ModelSpec
     from .deployment import Deployment
 
 _LOGIT_BYTES = 4  # samplers work on float32 logits
@@ -86,13 +88,27 @@ def logits_bytes(rows: int, vocab_size: int) -> int:
 
 
 def rank_cache(d: Deployment) -> CacheLayout:
-    """The cache of one sequence on one tensor-parallel rank, all pipeline stages together."""
-    return cache_layout(d.model, d.formats.kv, d.layout)
+    """The cache of one sequence on the device that holds most of it: one tensor-parallel rank of the fullest pipeline stage."""
+    model = d.model if d.layout.pp == 1 else replace(d.model, layers=tuple(_fullest_stage(d)))
+    return cache_layout(model, d.formats.kv, d.layout)
 
 
-def device_cache_bytes(d: Deployment, tokens: int) -> int:
-    """Cache bytes of one sequence on the device that holds most of them."""
-    return round(rank_cache(d).bytes_per_sequence(tokens) * stage_share(d.model, d.layout))
+def _fullest_stage(d: Deployment) -> Iterator[LayerGroup]:
+    """Layers of the stage that keeps most: ceil(layers / pp) of them, of each kind at most its even share, rounded up.
+
+    Known to be inexact: the order of the layers is not looked at; no stage of neighbours that are spread evenly holds more.
+    """
+
+    def kept(group: LayerGroup) -> int:
+        one = replace(d.model, layers=(replace(group, count=1),))
+        return cache_layout(one, d.formats.kv, d.layout).bytes_per_sequence(d.workload.length)
+
+    room = divided(d.model.num_layers, d.layout.pp)
+    for group in sorted(d.model.layers, key=kept, reverse=True):
+        count = min(room, divided(group.count, d.layout.pp))
+        room -= count
+        if count:
+            yield replace(group, count=count)
 
 
 def plan_memory(d: Deployment) -> MemoryPlan:
@@ -103,7 +119,8 @@ def plan_memory(d: Deployment) -> MemoryPlan:
     activation = overrides.activation_bytes
     if activation is None:
         chunk = activation_peak_bytes(d.model, engine.max_batched_tokens, d.layout.tp, d.formats.activation_bytes)
-        activation = chunk + logits_bytes(d.sequences_per_replica, d.model.vocab_size)
+        rows = min(d.sequences_per_replica, engine.max_logit_rows)
+        activation = chunk + logits_bytes(rows, d.model.vocab_size)
     runtime = overrides.runtime_bytes if overrides.runtime_bytes is not None else engine.runtime
     return MemoryPlan(
         total,
@@ -113,7 +130,7 @@ def plan_memory(d: Deployment) -> MemoryPlan:
         activation,
         runtime,
         0,
-        device_cache_bytes(d, d.workload.length),
+        rank_cache(d).bytes_per_sequence(d.workload.length),
         d.sequences_per_replica,
     )
 
@@ -134,14 +151,17 @@ _FAR = 2**40  # tokens; a sequence that long means that memory does not limit it
 
 
 def _longest(d: Deployment, budget: int) -> int | None:
-    """Find the longest sequence that fits by halving, since cache bytes never fall with length."""
-    limit = d.context_limit
-    low, high = 0, limit if limit is not None else _FAR
-    if device_cache_bytes(d, high) <= budget:
-        return limit
+    limit, cache = d.context_limit, rank_cache(d)
+    longest = longest_within(cache, budget, _FAR if limit is None else limit)
+    return None if longest == _FAR else longest
+
+
+def longest_within(cache: CacheLayout, budget: int, limit: int) -> int:
+    """Find the longest sequence, at most ``limit`` tokens, whose cache stays within a budget; by halving, since it never shrinks."""
+    low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2
-        if device_cache_bytes(d, middle) <= budget:
+        if cache.bytes_per_sequence(middle) <= budget:
             low = middle
         else:
             high = middle - 1

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..models.spec import Moe
+from .formats import main_class
 from .parameters import count_parameters
 from .results import Assumption, Notice
 
 if TYPE_CHECKING:
     from ..engines.spec import Band
-    from ..models.spec import ModelSpec, TensorClass
+    from ..models.spec import ModelSpec
     from .deployment import Deployment
     from .memory import MemoryPlan
 
@@ -30,14 +30,9 @@ def achieved_shares(d: Deployment) -> tuple[tuple[str, Band, str], ...]:
     )
 
 
-def main_class(d: Deployment) -> TensorClass:
-    """Tensor class of most of the work: experts where there are any, else the MLP."""
-    return "experts" if any(isinstance(part, Moe) for group in d.model.layers for part in group.mlp) else "mlp"
-
-
 def main_arithmetic(d: Deployment) -> str:
     """Arithmetic type of most of the work."""
-    return d.formats.arithmetic(main_class(d), d.hardware)
+    return d.formats.arithmetic(main_class(d.model), d.hardware)
 
 
 _CAUSES = {
@@ -69,14 +64,15 @@ def warnings_of(d: Deployment) -> list[Notice]:
     """List what the user should know about any answer for this deployment."""
     warnings = []
     limit = d.model.max_context
-    if limit is not None and d.workload.length > limit:
-        message = f"{d.workload.length:,} tokens exceed the {limit:,} that {d.model.name} was published for"
+    longest = max(d.workload.length, d.max_model_len or 0)
+    if limit is not None and longest > limit:
+        message = f"{longest:,} tokens exceed the {limit:,} that {d.model.name} was published for"
         warnings.append(Notice("context_exceeds_model", message))
     replica = d.layout.tp * d.layout.pp
     if replica > 1 and d.hardware.link(replica) is None:
         message = f"no link between {replica} x {d.hardware.name} is known: exchanges are taken as free"
         warnings.append(Notice("interconnect_unknown", message))
-    main, used = d.formats.weights[main_class(d)], main_arithmetic(d)
+    main, used = d.formats.weights[main_class(d.model)], main_arithmetic(d)
     warnings += [Notice("checkpoint_differs", message) for message in checkpoint_differences(d.model)]
     if not d.hardware.has_rates:
         message = f"no dense rate of {d.hardware.name} is known: memory is planned, times are not"
@@ -88,34 +84,41 @@ def warnings_of(d: Deployment) -> list[Notice]:
 
 
 def assumptions_of(d: Deployment, plan: MemoryPlan) -> list[Assumption]:
-    """List what came from the engine profile or the device instead of from the user."""
-    engine, overrides = d.engine, d.memory
-    profile = f"engine profile {engine.name}"
-    listed = [
+    """List what came from the device, the engine profile or a formula instead of from the user."""
+    hardware, overrides = d.hardware, d.memory
+    listed = [_of_device(d, "memory.bandwidth", hardware.memory.bandwidth)]
+    if overrides.total_bytes is None:
+        listed.append(_of_device(d, hardware.memory.total_key, hardware.memory.total_bytes))
+    if hardware.has_rates:
+        arithmetic = main_arithmetic(d)
+        listed.append(_of_device(d, f"peak.{arithmetic}", hardware.peak.rate(arithmetic)))
+    listed += [
         Assumption(name, band.expected, f"{file}: {band.source}", band.kind) for name, band, file in achieved_shares(d)
     ]
-    listed += [
-        Assumption(
-            "max_batched_tokens",
-            engine.max_batched_tokens,
-            f"{profile}: {engine.sources['max_batched_tokens']}",
-            "measured",
-        ),
-    ]
+    listed.append(_of_profile(d, "max_batched_tokens"))
     if overrides.utilization is None:
-        source = engine.sources["memory_utilization"]
-        listed.append(Assumption("memory_utilization", engine.memory_utilization, f"{profile}: {source}", "measured"))
+        listed.append(_of_profile(d, "memory_utilization"))
     if overrides.runtime_bytes is None:
-        listed.append(
-            Assumption("runtime_bytes", engine.runtime, f"{profile}: {engine.sources['runtime']}", "measured")
-        )
+        listed.append(_of_profile(d, "runtime", "runtime_bytes"))
     if overrides.activation_bytes is None:
         source = "T b_a (2 d + 3 d_ff / tp) and float32 logits (formulas F5.2, F5.3): an order of magnitude"
         listed.append(Assumption("activation_bytes", plan.activation_bytes, source, "derived"))
+        listed.append(_of_profile(d, "max_logit_rows"))
     if d.layout.tp * d.layout.pp > 1:
-        source = engine.sources["collective_latency"]
-        listed.append(Assumption("collective_latency_s", engine.collective_latency, f"{profile}: {source}", "measured"))
-    if main_class(d) == "experts":
+        listed.append(_of_profile(d, "collective_latency", "collective_latency_s"))
+    if main_class(d.model) == "experts":
         source = "formula F2.10: uniform independent routing; real routing is skewed and touches fewer experts"
         listed.append(Assumption("expert_routing", "uniform", source, "derived"))
     return listed
+
+
+def _of_device(d: Deployment, figure: str, value: object) -> Assumption:
+    evidence = d.hardware.evidence_of(figure)
+    source, kind = (evidence.source, evidence.kind) if evidence else ("no source given", "user")
+    return Assumption(figure, value, f"{d.hardware.name}: {source}", kind)
+
+
+def _of_profile(d: Deployment, figure: str, name: str = "") -> Assumption:
+    origin = d.engine.sources.get(figure)
+    source, kind = (origin.source, origin.kind) if origin else ("no source given", "user")
+    return Assumption(name or figure, getattr(d.engine, figure), f"engine profile {d.engine.name}: {source}", kind)

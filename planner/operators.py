@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ..models.spec import Attention, CompressedAttention, CrossAttention, LatentAttention, Moe, Recurrent
 from .costs import Collective, Elementwise, Experts, Gemm, LatentScores, Operator, Scores, StateUpdate
+from .flop import recurrent_flop
 from .kv_cache import mixer_terms, state_bytes
 from .parallel import all_reduce_bytes, all_to_all_bytes
 from .parameters import feed_forward_tensors, head_matrix, mixer_tensors
@@ -93,7 +94,7 @@ def _mixer_operators(d: Deployment, layer: LayerGroup, mixer: Mixer) -> Iterator
     arithmetic = d.formats.attention_arithmetic(d.hardware)
     if isinstance(mixer, Recurrent):
         elements = layer.count * mixer.state.elements / d.layout.tp
-        yield StateUpdate("state", arithmetic, 5.0 * elements, layer.count * state_bytes(mixer, d.layout.tp))
+        yield StateUpdate("state", arithmetic, recurrent_flop(elements), layer.count * state_bytes(mixer, d.layout.tp))
         return
     phases: tuple[Literal["decode", "prefill"], ...] = ("decode", "prefill")
     for phase in phases:

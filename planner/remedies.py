@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..engines.spec import NumberFormat
 from ..errors import LayoutError
 from ..quantities import show_count
-from .memory import MemoryPlan, device_cache_bytes, plan_memory
+from .formats import LINEAR_CLASSES, main_class
+from .memory import MemoryPlan, longest_within, plan_memory, rank_cache
+from .parameters import stored_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,21 +30,15 @@ def remedies(d: Deployment, plan: MemoryPlan) -> tuple[str, ...]:
 
 
 def _changes(d: Deployment, plan: MemoryPlan) -> Iterator[str]:
-    ranks = _enough_ranks(d)
-    if ranks is not None:
-        yield f"{ranks * d.layout.pp * d.layout.dp} devices (--tp {ranks})"
-    needed = (
-        plan.sequences * plan.kv_bytes_per_sequence + plan.activation_bytes + plan.non_torch_bytes + plan.graph_bytes
-    )
-    share = (plan.budget_bytes - needed) / plan.weights_bytes
-    weight_format = (
-        d.formats.weights["mlp"]
-        if d.formats.weights["mlp"].bits <= d.formats.weights["experts"].bits
-        else d.formats.weights["experts"]
-    )
-    bits = share * weight_format.bits_per_element
-    if bits >= _FEWEST_BITS:
-        yield f"weights of at most {bits:.1f} bits (now {weight_format.bits_per_element:g})"
+    for name in ("tp", "pp"):
+        ranks = _enough_ranks(d, name)
+        if ranks is not None:
+            devices = d.layout.devices // getattr(d.layout, name) * ranks
+            yield f"{devices} devices (--{name} {ranks})"
+            break
+    bits, now = _most_bits(d, plan), d.formats.weights[main_class(d.model)].bits_per_element
+    if _FEWEST_BITS <= bits < now:
+        yield f"weights of at most {math.floor(bits * 10) / 10:.1f} bits in the layers (now {now:g})"
     fitting = max(0, plan.kv_budget_bytes) // max(1, plan.kv_bytes_per_sequence) * d.layout.dp
     if fitting >= 1:
         yield f"at most {show_count(fitting)} sequences at a time (now {show_count(d.workload.concurrency)})"
@@ -49,12 +47,30 @@ def _changes(d: Deployment, plan: MemoryPlan) -> Iterator[str]:
         yield f"sequences of at most {show_count(length)} tokens (now {show_count(d.workload.length)})"
 
 
-def _enough_ranks(d: Deployment) -> int | None:
-    """Fewest tensor-parallel ranks, a doubling of those there are, with which it fits."""
-    ranks = d.layout.tp * 2
+def _most_bits(d: Deployment, plan: MemoryPlan) -> float:
+    """Most bits of an element of the layers' matrices with which it fits; what formats leave at 16 bits stays there."""
+
+    def weight_bytes(bits: int) -> int:
+        source = "a number of so many bits, to weigh the matrices of the layers"
+        plain = NumberFormat(
+            schema="roofplan/format/v1", name="", bits=bits, arithmetic=(), activations="", source=source
+        )
+        formats = replace(d.formats, weights={**d.formats.weights, **dict.fromkeys(LINEAR_CLASSES, plain)})
+        return stored_bytes(d.model, formats, d.layout)
+
+    needed = (
+        plan.sequences * plan.kv_bytes_per_sequence + plan.activation_bytes + plan.non_torch_bytes + plan.graph_bytes
+    )
+    eight, sixteen = weight_bytes(8), weight_bytes(16)
+    return 16 - 8 * (sixteen - (plan.budget_bytes - needed)) / max(1, sixteen - eight)
+
+
+def _enough_ranks(d: Deployment, name: str) -> int | None:
+    """Fewest tensor-parallel ranks or pipeline stages, a doubling of those there are, with which it fits."""
+    ranks: int = getattr(d.layout, name) * 2
     while ranks <= _MOST_RANKS:
         try:
-            plan = plan_memory(replace(d, layout=replace(d.layout, tp=ranks)))
+            plan = plan_memory(replace(d, layout=replace(d.layout, **{name: ranks})))
         except LayoutError:
             return None
         if plan.kv_budget_bytes >= 0 and plan.free_bytes >= 0:
@@ -66,11 +82,5 @@ def _enough_ranks(d: Deployment) -> int | None:
 def _longest_sequence(d: Deployment, plan: MemoryPlan) -> int:
     """Longest sequence of which as many as were asked for fit; 0 where none does."""
     each = max(0, plan.kv_budget_bytes) // plan.sequences
-    low, high = 0, d.workload.length
-    while low < high:
-        middle = (low + high + 1) // 2
-        if device_cache_bytes(d, middle) <= each:
-            low = middle
-        else:
-            high = middle - 1
-    return low if low > 1 else 0
+    longest = longest_within(rank_cache(d), each, d.workload.length)
+    return longest if longest > 1 else 0

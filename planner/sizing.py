@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from .batching import compute_bound_batch, critical_context, crossover_batch
 from .costs import Load
-from .kv_cache import cache_layout, stage_share
+from .kv_cache import CacheLayout, cache_layout
 from .latency import SteadyState, chunks, prefill_s, steady_state
-from .memory import Capacity, MemoryPlan, device_cache_bytes, plan_capacity, plan_memory
+from .memory import Capacity, MemoryPlan, plan_capacity, plan_memory, rank_cache
 from .notices import achieved_shares, assumptions_of, main_arithmetic, warnings_of
+from .parallel import SINGLE
 from .parameters import count_parameters, stored_bytes
 from .ranges import Range
 from .remedies import remedies
@@ -52,22 +54,25 @@ class KvFigures:
 
 @dataclass(frozen=True, slots=True)
 class LatencyFigures:
-    """Seconds. ``ttft_s`` is at the asked concurrency with waiting and interference, ``ttft_alone_s`` on an idle server."""
+    """Seconds. ``ttft_s`` is at the asked concurrency with waiting and interference, ``ttft_alone_s`` on an idle server.
+
+    ``tpot_s`` is None for an output of one token, which has no gap.
+    """
 
     ttft_s: Range
     ttft_alone_s: Range
-    tpot_s: Range
+    tpot_s: Range | None
     itl_s: Range
     e2e_s: Range
 
 
 @dataclass(frozen=True, slots=True)
 class ThroughputFigures:
-    """Tokens per second over all devices, and of one user while tokens stream."""
+    """Tokens per second over all devices, and of one user while tokens stream (None where none do)."""
 
     output_tokens_per_s: Range
     total_tokens_per_s: Range
-    per_user_tokens_per_s: Range
+    per_user_tokens_per_s: Range | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,11 @@ class IntensityFigures:
 
 @dataclass(frozen=True, slots=True)
 class WorkFigures:
-    """FLOP of a prefill and of a decode step of the whole replica, and the whole-step bounds that follow, in seconds."""
+    """FLOP of a prefill and of a decode step, and the whole-step bounds of the deployment, in seconds.
+
+    ``crossover_batch`` (cache bytes equal weight bytes) and ``critical_context`` are those of one tensor-parallel rank, which holds copies
+    of what cannot be divided.
+    """
 
     prefill_flop: float
     decode_flop: float
@@ -90,6 +99,22 @@ class WorkFigures:
     decode_whole_step_s: float
     crossover_batch: float | None
     critical_context: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RankFigures:
+    """What the closed forms of batching see of one tensor-parallel rank: its weights, its cache of a sequence, its parameters per token."""
+
+    weight_bytes: int
+    cache: CacheLayout
+    parameters: float
+
+    @classmethod
+    def of(cls, d: Deployment, parameters: ParameterCount) -> RankFigures:
+        """Those of the fullest rank of a deployment."""
+        layout = replace(d.layout, pp=1)  # the stages of a pipeline divide weights and cache alike
+        cache = cache_layout(d.model, d.formats.kv, layout)
+        return cls(stored_bytes(d.model, d.formats, layout), cache, parameters.active / layout.tp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +141,8 @@ class SizeResult(Answer):
     prefill_limit: Limit | None
     decode_limit: Limit | None
     times: Times | None
+    rank: RankFigures
+    decode_batch: float  # sequences of a decode step, as in intensity and work
     efficiencies: tuple[Efficiency, ...]
 
     @property
@@ -146,10 +173,9 @@ class SizeResult(Answer):
 
     @property
     def faster_than_reading(self) -> bool | None:
-        """Whether one user's tokens come faster than people read (5 to 10 tokens/s); None when nothing fits."""
-        return (
-            None if self.times is None else self.times.throughput.per_user_tokens_per_s.expected >= READING_TOKENS_PER_S
-        )
+        """Whether one user's tokens come faster than people read (5 to 10 tokens/s); None when none come or no time is known."""
+        rate = self.times.throughput.per_user_tokens_per_s if self.times else None
+        return None if rate is None else rate.expected >= READING_TOKENS_PER_S
 
     @property
     def warnings(self) -> tuple[Notice, ...]:
@@ -167,9 +193,6 @@ class SizeResult(Answer):
 
     def figures(self) -> dict[str, Any]:
         """What was found, in the shape that scripts rely on."""
-        times, why_not = self.times, (*self.reasons, "no_dense_rate")[0]
-        latency_names = LatencyFigures.__dataclass_fields__
-        throughput_names = ThroughputFigures.__dataclass_fields__
         unbound = "memory_bound_at_any_batch" if self.deployment.hardware.has_rates else "no_dense_rate"
         never = None if self.max_batch_compute_bound is not None else unbound
         plan = self.memory
@@ -196,13 +219,22 @@ class SizeResult(Answer):
                 "max_batch_compute_bound": self.max_batch_compute_bound,
                 "max_batch_compute_bound_reason": never,
             },
-            "latency": times.latency if times else dict.fromkeys(latency_names, None) | {"reason": why_not},
-            "throughput": times.throughput if times else dict.fromkeys(throughput_names, None) | {"reason": why_not},
+            "latency": self._timed(LatencyFigures, self.times.latency if self.times else None),
+            "throughput": self._timed(ThroughputFigures, self.times.throughput if self.times else None),
             "intensity": self.intensity,
             "work": self.work,
             "bottleneck": {"prefill": self.prefill_limit, "decode": self.decode_limit},
             "faster_than_reading": self.faster_than_reading,
         }
+
+    def _timed(
+        self, kind: type[LatencyFigures | ThroughputFigures], figures: LatencyFigures | ThroughputFigures | None
+    ) -> dict[str, Any]:
+        """Times by name; where some are null, ``reason`` says why."""
+        named = {field.name: getattr(figures, field.name, None) for field in fields(kind)}
+        if figures is None:
+            return named | {"reason": (*self.reasons, "no_dense_rate")[0]}
+        return named | ({"reason": "single_token_has_no_gap"} if None in named.values() else {})
 
     def explain(self) -> tuple[Explanation, ...]:
         """How each figure came about."""
@@ -229,6 +261,10 @@ def deployment_inputs(d: Deployment) -> dict[str, Any]:
         "output": d.workload.output,
         "concurrency": d.workload.concurrency,
         "max_model_len": d.max_model_len,
+        "device_memory": d.memory.total_bytes,
+        "memory_utilization": d.memory.utilization,
+        "activation_memory": d.memory.activation_bytes,
+        "runtime_memory": d.memory.runtime_bytes,
     }
 
 
@@ -243,7 +279,9 @@ def size_deployment(d: Deployment) -> SizeResult:
     plan = plan_memory(d)
     capacity = plan_capacity(d, plan)
     efficiencies = efficiencies_of(d)
-    nominal = StepModel.of(d)
+    nominal, rank = StepModel.of(d), RankFigures.of(d, parameters)
+    # What the model needs, however it is divided: ranks that repeat work or hold copies do not add to it.
+    whole = nominal if d.layout == SINGLE else StepModel.of(replace(d, layout=SINGLE))
     models = tuple(nominal if efficiency is NOMINAL else nominal.at(efficiency) for efficiency in efficiencies)
     # The work of a step is shown at the batch that runs; when nothing fits, at the batch that was asked for.
     slots = capacity.max_concurrency // d.layout.dp
@@ -260,17 +298,19 @@ def size_deployment(d: Deployment) -> SizeResult:
             parameters.total,
             parameters.active,
             stored_bytes(d.model, d.formats),
-            nominal.totals(decode)[1] * d.layout.tp,
+            whole.totals(decode)[1],
         ),
         kv=kv_figures(d),
         memory=plan,
         capacity=capacity,
-        max_batch_compute_bound=_compute_bound_batch(d, parameters),
+        max_batch_compute_bound=_compute_bound_batch(d, rank),
         intensity=_intensity(d, nominal, prefill, decode),
-        work=_work(d, nominal, parameters, decode),
+        work=_work(d, nominal, whole, rank, decode),
         prefill_limit=_limit(models[2], prefill, d, fits=something_fits),
         decode_limit=_limit(models[2], decode, d, fits=something_fits and not too_many),
         times=times,
+        rank=rank,
+        decode_batch=batch,
         efficiencies=efficiencies,
     )
 
@@ -285,14 +325,14 @@ def _limit(model: StepModel, load: Load, d: Deployment, *, fits: bool) -> Limit 
 def kv_figures(d: Deployment) -> KvFigures:
     """Cache bytes of one sequence: unsharded over a replica, and on the fullest device."""
     whole, length = cache_layout(d.model, d.formats.kv), d.workload.length
-    rank = cache_layout(d.model, d.formats.kv, d.layout)
+    rank = rank_cache(d)
     return KvFigures(
         whole.bytes_per_token,
         whole.index_bytes_per_token,
         whole.fixed_bytes,
         whole.bytes_per_sequence(length),
-        round(rank.bytes_per_token * stage_share(d.model, d.layout)),
-        device_cache_bytes(d, length),
+        rank.bytes_per_token,
+        rank.bytes_per_sequence(length),
     )
 
 
@@ -317,33 +357,35 @@ def _times(d: Deployment, models: tuple[StepModel, ...], slots: int) -> Times:
     def spread(figure: Callable[[SteadyState], float]) -> Range:
         return Range.of(lambda index: figure(states[index]))
 
-    replicas, workload = d.layout.dp, d.workload
-    requests = spread(lambda state: replicas * state.running / (state.e2e_s - state.queue_s))
+    workload = d.workload
+    streams = workload.output > 1
+    # Replicas that the asked concurrency does not fill evenly run fewer than the fullest one.
+    running = min(workload.concurrency, d.layout.dp * states[0].running)
+    requests = spread(lambda state: running / (state.e2e_s - state.queue_s))
     return Times(
         states,
         LatencyFigures(
             spread(lambda state: state.ttft_s),
             spread(lambda state: state.ttft_alone_s),
-            spread(lambda state: state.tpot_s),
+            spread(lambda state: state.tpot_s or 0.0) if streams else None,
             spread(lambda state: state.itl_s),
             spread(lambda state: state.e2e_s),
         ),
         ThroughputFigures(
             requests.scaled(workload.output),
             requests.scaled(workload.length),
-            spread(lambda state: 1 / state.tpot_s),
+            spread(lambda state: 1 / (state.tpot_s or math.inf)) if streams else None,
         ),
     )
 
 
-def _compute_bound_batch(d: Deployment, parameters: ParameterCount) -> float | None:
+def _compute_bound_batch(d: Deployment, rank: RankFigures) -> float | None:
     """Batch of the whole deployment from which decode is compute-bound, in the textbook's convention (formula F7.3)."""
     ridge = _ridge(d)
     if ridge is None:
         return None
-    cache = cache_layout(d.model, d.formats.kv).bytes_per_sequence(round(d.workload.mean_context))
-    weights = stored_bytes(d.model, d.formats)
-    batch = compute_bound_batch(weights, parameters.active, ridge, cache)
+    cache = rank.cache.bytes_per_sequence(round(d.workload.mean_context))
+    batch = compute_bound_batch(rank.weight_bytes, rank.parameters, ridge, cache)
     return None if batch is None else batch * d.layout.dp
 
 
@@ -361,18 +403,16 @@ def _intensity(d: Deployment, model: StepModel, prefill: Load, decode: Load) -> 
     return IntensityFigures(of(prefill), of(decode), _ridge(d), main_arithmetic(d))
 
 
-def _work(d: Deployment, model: StepModel, parameters: ParameterCount, decode: Load) -> WorkFigures:
-    workload, ranks = d.workload, d.layout.tp
+def _work(d: Deployment, model: StepModel, whole: StepModel, rank: RankFigures, decode: Load) -> WorkFigures:
+    workload, context = d.workload, round(d.workload.mean_context)
     pieces = list(chunks(workload.prompt, d.engine.max_batched_tokens))
-    cache = cache_layout(d.model, d.formats.kv)
-    context = round(workload.mean_context)
-    crossover = crossover_batch(stored_bytes(d.model, d.formats), cache.bytes_per_sequence(context))
-    ridge, grows = _ridge(d), cache.bytes_per_token > 0
+    crossover = crossover_batch(rank.weight_bytes, rank.cache.bytes_per_sequence(context))
+    ridge, growth = _ridge(d), rank.cache.bytes_per_token
     return WorkFigures(
-        ranks * sum(float(model.totals(Load(0, 0, chunk=chunk, past=past))[0]) for chunk, past in pieces),
-        ranks * float(model.totals(decode)[0]),
+        sum(float(whole.totals(Load(0, 0, chunk=chunk, past=past))[0]) for chunk, past in pieces),
+        float(whole.totals(decode)[0]),
         prefill_s(model, workload.prompt, d.engine.max_batched_tokens, grouping="whole"),
         float(model.step_s(decode.decoders, decode.context, grouping="whole")),
-        crossover if grows else None,
-        critical_context(parameters.active, ridge, cache.bytes_per_token) if grows and ridge is not None else None,
+        crossover if growth else None,
+        critical_context(rank.parameters, ridge, growth) if growth and ridge is not None else None,
     )

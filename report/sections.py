@@ -80,7 +80,7 @@ def _remarks(r: SizeResult) -> tuple[str, ...]:
         remarks += [f"to make it fit: {remedy}" for remedy in r.remedies]
     if r.times is not None:
         remarks.append(
-            "TTFT is in steady state at this concurrency, with waiting and interference; 'alone' is one request on an idle server."
+            "TTFT is in steady state at this concurrency, waiting included; 'alone' is one request on an idle server."
         )
         remarks.append(
             "roof: the bound at nominal rates. low to high: the spread of rates that kernels reach. --explain shows the work."
@@ -88,19 +88,26 @@ def _remarks(r: SizeResult) -> tuple[str, ...]:
     return tuple(remarks)
 
 
+_TOTALS = {"memory.reported": "as the driver reports it", "memory.nameplate": "as advertised"}
+
+
 def _memory(r: SizeResult) -> Section:
     plan, d = r.memory, r.deployment
     sequences = f"{show_count(plan.sequences)} x {show_bytes(plan.kv_bytes_per_sequence)}"
+    given = d.memory
+    total = "as given" if given.total_bytes is not None else _TOTALS[d.hardware.memory.total_key]
     rows = (
-        ("total, as the driver reports it", show_bytes(plan.total_bytes), ""),
+        (f"total, {total}", show_bytes(plan.total_bytes), ""),
         ("usable", show_bytes(plan.budget_bytes), f"x {plan.utilization:g}"),
         ("weights", show_bytes(plan.weights_bytes), f"{show_parameters(r.model.parameters_total)} parameters"),
         (
             "activations",
             show_bytes(plan.activation_bytes),
-            f"{show_count(d.engine.max_batched_tokens)} tokens at a time",
+            "as given"
+            if given.activation_bytes is not None
+            else f"{show_count(d.engine.max_batched_tokens)} tokens at a time",
         ),
-        ("runtime", show_bytes(plan.non_torch_bytes), ""),
+        ("runtime", show_bytes(plan.non_torch_bytes), "as given" if given.runtime_bytes is not None else ""),
         ("KV cache", show_bytes(plan.kv_budget_bytes), f"{show_bytes(r.kv.bytes_per_token_per_device)} per token"),
         ("free at this concurrency", show_bytes(plan.free_bytes), f"after {sequences}"),
     )
@@ -126,7 +133,7 @@ def _capacity(r: SizeResult) -> Section:
 def _speed(r: SizeResult) -> Section:
     assert r.times is not None
     latency, rate = r.times.latency, r.times.throughput
-    reading = "faster than reading (10 tokens/s)" if r.faster_than_reading else "slower than reading (10 tokens/s)"
+    reading = {True: ", faster than reading (10 tokens/s)", False: ", slower than reading (10 tokens/s)", None: ""}
     rows = (
         _spread("TTFT", latency.ttft_s, show_time),
         _spread("TTFT alone", latency.ttft_alone_s, show_time),
@@ -135,12 +142,14 @@ def _speed(r: SizeResult) -> Section:
         _spread("end to end", latency.e2e_s, show_time),
         _spread("output tokens/s", rate.output_tokens_per_s, show_rate),
         _spread("total tokens/s", rate.total_tokens_per_s, show_rate),
-        _spread(f"tokens/s per user, {reading}", rate.per_user_tokens_per_s, show_rate),
+        _spread(f"tokens/s per user{reading[r.faster_than_reading]}", rate.per_user_tokens_per_s, show_rate),
     )
     return Section("Speed", ("", "expected", "low to high", "roof"), rows)
 
 
-def _spread(name: str, figure: Range, printed: Callable[[float], str]) -> Row:
+def _spread(name: str, figure: Range | None, printed: Callable[[float], str]) -> Row:
+    if figure is None:
+        return (name, "none", "a single token has no gap", "")
     return (name, printed(figure.expected), f"{printed(figure.low)} to {printed(figure.high)}", printed(figure.bound))
 
 

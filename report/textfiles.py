@@ -25,13 +25,15 @@ def to_json(answer: Answer, *, explain: bool = False) -> str:
     return json.dumps(envelope, sort_keys=True, allow_nan=False, indent=2) + "\n"
 
 
-def to_csv(answer: Answer) -> str:
-    """One line a figure, named as in the JSON (``latency.tpot_s.expected``), in base units."""
+def to_csv(answer: Answer, *, explain: bool = False) -> str:
+    """One line a figure, named as in the JSON (``latency.tpot_s.expected``), in base units; explained ones with formula and numbers."""
+    derived = {line.figure: (line.formula, line.numbers) for line in answer.explain()} if explain else {}
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["figure", "value"])
+    writer.writerow(["figure", "value", *(("formula", "numbers") if explain else ())])
     for name, value in _flat(answer.to_dict()["result"], ""):
-        writer.writerow([_cell(name), _cell(value)])
+        line = derived.get(name) or derived.get(name.rpartition(".")[0]) or ("", "")
+        writer.writerow([_cell(cell) for cell in (name, value, *(line if explain else ()))])
     return text.getvalue()
 
 

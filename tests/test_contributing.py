@@ -50,6 +50,9 @@ def keys_shown(data: Any, spec: Any, shown: dict[type, set[str]]) -> None:
         shown[type(spec)].update(data)
         for key, value in data.items():
             keys_shown(value, getattr(spec, key), shown)
+    elif isinstance(spec, dict):
+        for key, value in data.items():
+            keys_shown(value, spec[key], shown)
     elif isinstance(spec, tuple):
         for value, item in zip([data] if isinstance(data, dict) else data, spec, strict=False):
             keys_shown(value, item, shown)

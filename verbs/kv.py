@@ -10,6 +10,7 @@ def kv(
     context: o.Context = None,
     kv_format: o.Kv = None,
     tp: o.Tp = None,
+    strict: o.Strict = False,
     output_format: o.OutputFormat = o.Format.text,
     explain: o.Explain = False,
     color: o.ColorChoice = o.Color.auto,
@@ -27,5 +28,7 @@ def kv(
     from ..errors import ExitCode
     from .render import print_answer
 
-    print_answer(api.kv(model, context=context, kv=kv_format, tp=tp), output_format, color, explain=explain)
+    print_answer(
+        api.kv(model, context=context, kv=kv_format, tp=tp, strict=strict), output_format, color, explain=explain
+    )
     return ExitCode.YES

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def print_answer(answer: Answer, output_format: Format, color: Color, *, explain: bool = False) -> None:
-    """Print an answer; ``explain`` adds the derivations to text and Markdown (JSON carries them under ``explanations``)."""
+    """Print an answer; ``explain`` adds the derivations (JSON carries them under ``explanations``, CSV in two more columns)."""
     from ..report import sections, terminal, textfiles
 
     match output_format:
         case Format.json:
             sys.stdout.write(textfiles.to_json(answer, explain=explain))
         case Format.csv:
-            sys.stdout.write(textfiles.to_csv(answer))
+            sys.stdout.write(textfiles.to_csv(answer, explain=explain))
         case Format.markdown:
             sys.stdout.write(textfiles.to_markdown(sections.report_of(answer, explain=explain)))
         case Format.text:

@@ -11,6 +11,7 @@ from roofplan.errors import DomainError
 from roofplan.planner import latency
 from roofplan.planner.costs import Load
 from roofplan.planner.deployment import Workload
+from roofplan.planner.parallel import Layout
 
 EXACT = 1e-12
 M8_HH = step_model(M8, HH)
@@ -62,10 +63,14 @@ def test_one_user_waits_for_nobody() -> None:
 def test_steady_state_obeys_littles_law_and_its_bounds(users: int, slots: int, prompt: int, output: int) -> None:
     state = latency.steady_state(M8_HH, Workload(prompt, output), users, slots, 8192)
     assert state.running == min(users, slots)
-    assert 0 < state.decoding <= state.running
+    assert 0 <= state.decoding <= state.running
     assert state.ttft_s >= state.ttft_alone_s * (1 - EXACT)
-    assert state.tpot_s >= state.itl_s
-    assert state.e2e_s == approx(latency.end_to_end_s(state.ttft_s, state.tpot_s, output))
+    assert (state.tpot_s is None) == (output == 1)
+    if state.tpot_s is not None:
+        assert state.tpot_s >= state.itl_s
+        assert state.e2e_s == approx(latency.end_to_end_s(state.ttft_s, state.tpot_s, output))
+    # All others are prefilled once in the time of one request.
+    assert state.prefills_before + state.prefills_during == approx(state.running - 1)
     # Little: users = arrival rate x end-to-end time, with the rate of those that run.
     rate = state.running / (state.e2e_s - state.queue_s)
     assert rate * state.e2e_s == approx(users)
@@ -90,3 +95,29 @@ def test_ranges_are_ordered_and_never_beat_the_roof() -> None:
         assert figure.bound <= figure.low <= figure.expected <= figure.high
     for rate in (times.throughput.output_tokens_per_s, times.throughput.per_user_tokens_per_s):
         assert rate.low <= rate.expected <= rate.high <= rate.bound
+
+
+LAYOUTS = [Layout(), Layout(tp=2), Layout(pp=4), Layout(tp=2, pp=2)]
+
+
+@given(st.sampled_from(LAYOUTS), st.integers(1, 300), st.integers(1, 300), st.integers(16, 30000), st.integers(1, 600))
+def test_no_load_needs_more_than_the_devices_can_do(
+    layout: Layout, users: int, slots: int, prompt: int, output: int
+) -> None:
+    model = step_model(M8, HH, layout=layout)
+    state = latency.steady_state(model, Workload(prompt, output), users, slots, 8192, layout.pp)
+    requests_per_s = state.running / (state.e2e_s - state.queue_s)
+    # Counted apart from the step model: 2 FLOP per matrix parameter and token (the head once per request in prefill), causal attention.
+    tokens = prompt + output - 1
+    work = 2 * 6979321856 * tokens + 2 * 4096 * 128256 * output + 4 * 32 * 128 * 32 * tokens * (tokens + 1) / 2
+    devices = layout.tp * layout.pp
+    assert requests_per_s * work <= devices * 989.4e12 * (1 + 1e-9)
+    # Every output token but the first reads its own sequence's cache.
+    read = (output - 1) * (prompt + output / 2) * 131072
+    assert requests_per_s * read <= devices * 3.35e12 * (1 + 1e-9)
+
+
+def test_a_burst_of_prompts_with_one_token_is_prefill_after_prefill() -> None:
+    state = latency.steady_state(M8_HH, Workload(4096, 1), users=64, slots=64, largest_chunk=8192)
+    assert state.ttft_s == approx(64 * state.ttft_alone_s, rel=0.02)
+    assert state.tpot_s is None

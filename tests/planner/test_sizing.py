@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,12 +13,15 @@ from shapes import DS, GIB, HH, M7, M8, M70, deploy
 
 import roofplan
 from roofplan import hardware, models
+from roofplan.planner.costs import Load
 from roofplan.planner.deployment import Deployment, MemoryOverrides
-from roofplan.planner.memory import activation_peak_bytes, logits_bytes, plan_capacity, plan_memory
+from roofplan.planner.memory import activation_peak_bytes, logits_bytes, plan_capacity, plan_memory, rank_cache
 from roofplan.planner.parallel import Layout
 from roofplan.planner.results import plain
 from roofplan.planner.sizing import size_deployment
+from roofplan.planner.step import StepModel
 
+MIB = 2**20
 MODELS = [models.load(name) for name in models.CATALOGUE.slugs()]
 DEVICES = [hardware.load(name) for name in hardware.CATALOGUE.slugs()]
 
@@ -139,6 +144,9 @@ def test_every_answer_is_finite_and_within_the_roof(
         assert capacity.max_concurrency == 0 or result.memory.kv_budget_bytes < 0 or not gpu.has_rates
         return
     for figure in dataclasses.astuple(result.times.latency):
+        if figure is None:
+            assert output == 1
+            continue
         bound, low, expected, high = figure
         assert 0 < bound <= low * (1 + 1e-9)
         assert low <= expected * (1 + 1e-9)
@@ -156,10 +164,8 @@ def test_the_longest_context_is_the_longest_that_fits(model, prompt: int, gib: i
     plan = plan_memory(d)
     longest = plan_capacity(d, plan).max_context
     assert longest is not None
-    from roofplan.planner.memory import device_cache_bytes
-
-    assert device_cache_bytes(d, longest) <= max(0, plan.kv_budget_bytes)
-    assert device_cache_bytes(d, longest + 1) > plan.kv_budget_bytes
+    assert rank_cache(d).bytes_per_sequence(longest) <= max(0, plan.kv_budget_bytes)
+    assert rank_cache(d).bytes_per_sequence(longest + 1) > plan.kv_budget_bytes
 
 
 def test_remedies_do_make_it_fit() -> None:
@@ -231,3 +237,122 @@ def test_notebooks_get_an_escaped_table() -> None:
     )
     assert "<table>" in result._repr_html_()
     assert "<b>" not in renamed._repr_html_()
+
+
+def test_replicas_do_not_multiply_users() -> None:
+    alone = roofplan.size("llama-3.1-8b", "h100-sxm").times.throughput
+    eight = roofplan.size("llama-3.1-8b", "h100-sxm", dp=8).times.throughput
+    assert eight.output_tokens_per_s == alone.output_tokens_per_s  # one user cannot be on eight replicas
+    nine = roofplan.size("llama-3.1-8b", "h100-sxm", dp=8, concurrency=9).times
+    assert nine.throughput.output_tokens_per_s.expected == approx(9 * 256 / nine.latency.e2e_s.expected)
+
+
+def test_decode_bound_by_a_replicated_cache_is_never_compute_bound() -> None:
+    options = {"devices": 8, "ep": 8, "weights": "nf4-double", "kv": "fp8", "prompt": 8192, "output": 512}
+    result = roofplan.size("deepseek-v3", "h200", concurrency=1024, **options)
+    # Each rank holds the whole latent: 2 x 37.55e9 / 8 / 206.1 FLOP/B = 45.6 MB of weights' reuse against 8448 x 35136 B of cache.
+    assert result.max_batch_compute_bound is None
+    assert result.work.crossover_batch == approx(149, rel=0.01)
+    model = StepModel.of(result.deployment)
+    assert model.bottleneck(Load(50_000, 8448)) == "kv_bandwidth"
+
+
+@pytest.mark.parametrize(("model", "tp", "batch"), [("llama-3-70b", 16, 26.0), ("qwen3-30b-a3b", 8, 36.8)])
+def test_copies_of_kv_heads_move_the_crossover(model: str, tp: int, batch: float) -> None:
+    result = roofplan.size(model, "h200", tp=tp, prompt=8192, output=512)
+    assert result.work.crossover_batch == approx(batch, abs=0.5)
+
+
+def test_waiting_requests_take_no_memory() -> None:
+    crowd = roofplan.size("llama-3.1-8b", "h100", concurrency=200_000)
+    assert crowd.reasons == ("kv_less_than_concurrency",)
+    assert crowd.capacity.max_concurrency > 300
+    assert any("sequences at a time" in remedy for remedy in crowd.remedies)
+
+
+def test_fewer_bits_count_only_where_formats_apply() -> None:
+    stuck = roofplan.size("llama-3-70b", "h100-sxm", device_memory="80.6 GB")
+    bits = next(float(re.search(r"at most ([0-9.]+) bits", text)[1]) for text in stuck.remedies if "bits" in text)
+    assert bits < 8  # in 8 bits the embedding and the head still take 16
+    assert not roofplan.size("llama-3-70b", "h100-sxm", device_memory="80.6 GB", weights="int8").fits
+    assert roofplan.size("llama-3-70b", "h100-sxm", device_memory="80.6 GB", weights="int4").fits
+
+
+def test_heads_that_do_not_divide_leave_stages() -> None:
+    assert "2 devices (--pp 2)" in roofplan.size("falcon-7b", "t4").remedies
+
+
+def test_the_fullest_stage_holds_more_than_the_mean_layer() -> None:
+    # 10 full and 52 sliding layers: of 62 stages one holds a full layer, of 8 one holds two of them and six others.
+    for stages, held in ((62, 256 * MIB), (8, 2 * 256 * MIB + 6 * 8 * MIB)):
+        result = roofplan.size("gemma-3-27b", "h100", pp=stages, prompt=32768 - 16, output=16)
+        assert result.kv.bytes_per_sequence_per_device == held
+
+
+def test_work_and_reads_are_those_of_the_model_however_it_is_divided() -> None:
+    one, eight = (roofplan.size("gemma-2b", "h100-sxm", tp=tp, prompt=4096) for tp in (1, 8))
+    assert eight.work.prefill_flop == approx(one.work.prefill_flop)
+    assert eight.model.weights_bytes_read_per_step == one.model.weights_bytes_read_per_step
+    assert eight.model.weights_bytes_read_per_step <= eight.model.weights_bytes
+
+
+def test_a_single_token_has_no_gap() -> None:
+    result = roofplan.size("llama-3.1-8b", "h100", output=1).to_dict()["result"]
+    assert result["latency"]["tpot_s"] is None
+    assert result["latency"]["reason"] == "single_token_has_no_gap"
+    assert result["throughput"]["per_user_tokens_per_s"] is None
+
+
+@pytest.mark.parametrize("device", ["h100-sxm", "m2-ultra", "epyc-9654"])
+def test_every_input_of_an_explanation_has_a_source(device: str) -> None:
+    for line in roofplan.size("llama-3.1-8b", device, prompt=2048, concurrency=4).explain():
+        for what, _, source in line.inputs:
+            assert source, (line.figure, what)
+            assert "no source given" not in source, (line.figure, what)
+
+
+def test_explanations_cover_every_figure_of_the_report() -> None:
+    explained = {line.figure for line in roofplan.size("llama-3.1-8b", "h100", concurrency=4).explain()}
+    result = roofplan.size("llama-3.1-8b", "h100", concurrency=4).to_dict()["result"]
+    for section in ("latency", "throughput", "intensity"):
+        names = {f"{section}.{key}" for key in result[section] if key != "arithmetic"}
+        assert names <= explained, names - explained
+
+
+def test_inputs_say_what_was_asked() -> None:
+    inputs = roofplan.size("llama-3.1-8b", "h100", memory_utilization=0.8, device_memory="60 GB").to_dict()["inputs"]
+    assert (inputs["memory_utilization"], inputs["device_memory"]) == (0.8, 60_000_000_000)
+    assert inputs["runtime_memory"] is None
+
+
+@pytest.mark.parametrize("options", [{"prmpt": 3}, {"strict": "no"}, {"weights": 5}, {"kv": 5}, {"activations": b"x"}])
+def test_options_that_do_not_exist_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(roofplan.RoofplanError):
+        roofplan.size("llama-3.1-8b", "h100", **options)
+    with pytest.raises(roofplan.RoofplanError, match="MODEL"):
+        roofplan.size(3, "h100")
+
+
+def test_a_path_is_a_path() -> None:
+    source = Path(__file__).parents[2] / "examples" / "llama-3.1-8b"
+    assert roofplan.size(source, "h100").model.parameters_total == 8030261248
+    assert roofplan.size(source / "config.json", "h100").fits
+
+
+def test_a_class_that_a_model_lacks_is_refused() -> None:
+    with pytest.raises(roofplan.RoofplanError, match="a class that llama"):
+        roofplan.size("llama-3.1-8b", "h100", weights="experts=fp8")
+
+
+def test_strict_looks_at_the_longest_sequence_too() -> None:
+    with pytest.raises(roofplan.RoofplanError, match="at most 131072"):
+        roofplan.size("llama-3.1-8b", "h100", max_model_len=400_000, strict=True)
+    with pytest.raises(roofplan.RoofplanError, match="at most 131072"):
+        roofplan.kv("llama-3.1-8b", context=400_000, strict=True)
+    codes = {notice.code for notice in roofplan.size("llama-3.1-8b", "h100", max_model_len=400_000).warnings}
+    assert "context_exceeds_model" in codes
+
+
+def test_devices_that_do_not_divide_are_named_as_they_were_asked_for() -> None:
+    with pytest.raises(roofplan.RoofplanError, match=r"^--devices: got 3"):
+        roofplan.size("llama-3.1-8b", "h100", devices=3)

@@ -84,7 +84,7 @@ def test_what_fits_exits_0_and_what_does_not_exits_1_with_remedies() -> None:
     assert "does not fit" in done.stdout
     assert "short per device" in done.stdout
     assert "2 devices (--tp 2)" in done.stdout
-    assert "bits (now 16)" in done.stdout
+    assert "bits in the layers (now 16)" in done.stdout
     assert run("size", "llama-3-70b", "a100-80gb", "--tp", "2").returncode == 0
 
 
@@ -187,3 +187,29 @@ def test_numbers_are_not_cut_in_a_narrow_terminal() -> None:
     text = run("size", "llama-3.1-8b", "h100", *WORKLOAD, env={"COLUMNS": "60"}).stdout
     assert "55.66 GiB" in text
     assert "…" not in text
+
+
+def test_csv_explains_in_two_more_columns() -> None:
+    done = run("size", "llama-3.1-8b", "h100", "--format", "csv", "--explain")
+    rows = list(csv.reader(io.StringIO(done.stdout)))
+    assert rows[0] == ["figure", "value", "formula", "numbers"]
+    explained = {row[0]: row[2] for row in rows[1:] if row[2]}
+    assert "(F5.1)" in explained["memory.kv_budget_bytes"]
+    assert {"latency.ttft_s.expected", "throughput.output_tokens_per_s.bound"} <= set(explained)
+
+
+@pytest.mark.parametrize(
+    ("words", "label"),
+    [
+        (("h100",), "total, as the driver reports it"),
+        (("m2-ultra",), "total, as advertised"),
+        (("h100", "--device-memory", "60 GB"), "total, as given"),
+    ],
+)
+def test_the_report_says_whose_memory_figure_it_is(words: tuple[str, ...], label: str) -> None:
+    assert label in run("size", "llama-3.1-8b", *words).stdout
+
+
+def test_strict_refuses_contexts_beyond_the_model() -> None:
+    assert run("kv", "llama-3.1-8b", "--context", "400000").returncode == 0
+    assert run("kv", "llama-3.1-8b", "--context", "400000", "--strict").returncode == 2
