@@ -124,7 +124,7 @@ def kv(
     if strict:
         _check_context(spec, tokens)
     layout = Layout(tp=_optional_count(tp, "--tp") or 1)
-    return cache_of(spec, engines.load_format(_text(kv, "--kv") or "bf16"), layout, tokens)
+    return cache_of(spec, engines.load_format("bf16" if kv is None else _text(kv, "--kv")), layout, tokens)
 
 
 def _check_names(options: Mapping[str, object]) -> None:
@@ -158,11 +158,15 @@ def _check_context(model: ModelSpec, tokens: int) -> None:
         raise DomainError("context", got=f"{tokens} tokens", wanted=f"at most {limit}", hint=hint)
 
 
-def _text(value: object, what: str) -> str | None:
+def _text(value: object, what: str) -> str:
     """The name of a format; an empty one is looked up, and not found."""
-    if value is not None and not isinstance(value, str):
+    if not isinstance(value, str):
         raise DomainError(what, got=repr(value), wanted="a name")
     return value
+
+
+def _optional_text(value: object, what: str) -> str | None:
+    return None if value is None else _text(value, what)
 
 
 def _optional_count(value: object, what: str) -> int | None:
@@ -209,7 +213,7 @@ def _layout(model: ModelSpec, options: Options) -> Layout:
 
 
 def _formats(model: ModelSpec, device: HardwareSpec, options: Options) -> Formats:
-    named, kv, chosen = (_text(options.get(name), f"--{name}") for name in ("weights", "kv", "activations"))
+    named, kv, chosen = (_optional_text(options.get(name), f"--{name}") for name in ("weights", "kv", "activations"))
     as_stored = named is None and bool(model.checkpoint)
     name = model.weights if named is None else named
     weights = _stored_formats(model) if as_stored else parse_weights(name, engines.load_format)

@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-NOT_SHIPPED = {"tests", "docs", "benchmarks", "examples", "build", "dist", "out"}
+NOT_SHIPPED = {"tests", "docs", "benchmarks", "examples", "accuracy", "build", "dist", "out"}
 
 
 def of_the_tree() -> set[str]:

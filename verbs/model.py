@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from . import options as o
 
-app = typer.Typer(help="The catalogue of models: list, show, lint, import, diff.", no_args_is_help=False)
+app = typer.Typer(help="The catalogue of models: list, show, lint, import, fetch, diff.", no_args_is_help=False)
 
 Specs = Annotated[
     list[str] | None,
@@ -84,8 +85,6 @@ def import_model(model: o.Model, output: Target = None, force: Force = False) ->
 
     roofplan model import ./my-model -o my-model.yaml
     """
-    import sys
-
     from .. import models
     from ..errors import ExitCode
     from ..models.write import to_yaml
@@ -97,6 +96,69 @@ def import_model(model: o.Model, output: Target = None, force: Force = False) ->
     else:
         write_text(output, text, overwrite=force)
     return ExitCode.YES
+
+
+@app.command()
+def fetch(
+    repository: Annotated[str, typer.Argument(metavar="ID", help="Repository on the hub: owner/name.")],
+    revision: Annotated[
+        str | None, typer.Option("--revision", metavar="REV", help="Branch, tag or commit. Default: the main branch.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="New folder. Default: the name of the ID.")
+    ] = None,
+    file: Annotated[
+        str | None, typer.Option("--file", metavar="NAME", help="A GGUF file, in place of the safetensors files.")
+    ] = None,
+    timeout: Annotated[
+        str, typer.Option("--timeout", metavar="TIME", help="Longest wait for the hub to connect or go on.")
+    ] = "10 s",
+    force: Annotated[bool, typer.Option("--force", help="Replace what an earlier fetch has left.")] = False,
+) -> int:
+    """Fetch the config.json and the headers of the weights from a hub, never the weights. The one command that uses the network.
+
+    Needs huggingface_hub (the extra called hub); HF_ENDPOINT and HF_TOKEN hold as they do there. A file of weights is stored as its
+    header and a hole, in the size that it has on the hub.
+
+    Examples:
+    roofplan model fetch Qwen/Qwen3-32B -o ./qwen3-32b
+
+    roofplan model fetch Qwen/Qwen3-8B-GGUF --file Qwen3-8B-Q4_K_M.gguf
+    """
+    from ..errors import ExitCode
+    from ..errors import show as plain
+    from ..models import hub
+    from ..quantities import TIME, parse, show_bytes
+
+    progress = _line_on_terminal if sys.stderr.isatty() else None
+    try:
+        fetched = hub.fetch(
+            repository,
+            output,
+            revision=revision,
+            file=file,
+            overwrite=force,
+            timeout_s=parse(timeout, TIME, "--timeout"),
+            progress=progress,
+        )
+    finally:
+        if progress:
+            progress("")
+    folder = f"./{fetched.folder}" if len(fetched.folder.parts) == 1 else fetched.folder  # as MODEL takes it
+    stored, whole = fetched.stored_bytes, fetched.size_bytes
+    sys.stdout.write(
+        f"{plain(folder)}: {repository} at commit {fetched.commit}\n"
+        f"{len(fetched.files)} files, {show_bytes(stored)} stored of {show_bytes(whole)} on the hub\n"
+    )
+    return ExitCode.YES
+
+
+def _line_on_terminal(text: str) -> None:
+    """Write over the line that says what is going on."""
+    from ..errors import show as plain
+
+    sys.stderr.write(f"\r{plain(text, 78):<78}\r")
+    sys.stderr.flush()
 
 
 @app.command()

@@ -124,7 +124,7 @@ def test_a_context_beyond_the_models_is_a_warning(capsys: pytest.CaptureFixture[
 def test_a_context_beyond_the_models_is_an_error_when_strict(capsys: pytest.CaptureFixture[str]) -> None:
     said = refused(capsys, *LONG, "--strict")
     assert said == (
-        "roofplan: context: got 200256 tokens, want at most 131072 (shorten --prompt or --output, or leave --strict out)\n"
+        "roofplan: context: got 200256 tokens, want at most 131072 (ask for fewer tokens, or leave --strict out)\n"
     )
 
 
