@@ -10,7 +10,7 @@ import decimal
 import numbers
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from .errors import QuantityError, show
 
@@ -303,6 +303,15 @@ class Unit:
         return described | {"type": "integer" if self.dimension.whole else "number", lowest: 0}
 
 
+def dimension_of(annotation: Any) -> Dimension | None:
+    """The dimension of a field's annotation (``Bytes``, ``Watts | None``), or None where it is no quantity."""
+    for part in (annotation, *get_args(annotation)):
+        for mark in getattr(part, "__metadata__", ()):
+            if isinstance(mark, Unit):
+                return mark.dimension
+    return None
+
+
 Bytes = Annotated[int, Unit(BYTES)]
 Capacity = Annotated[int, Unit(CAPACITY)]
 Bandwidth = Annotated[float, Unit(BANDWIDTH)]
@@ -328,6 +337,24 @@ def _significant(value: float, digits: int) -> str:
         return "0"
     decimals = max(0, digits - len(str(int(abs(value)))))
     return f"{value:,.{decimals}f}" if abs(value) >= 1 else f"{value:.{digits}g}"
+
+
+def show_quantity(value: float, dimension: Dimension) -> str:
+    """Print a quantity as a spec would write it, exactly, in the unit that needs the fewest digits; the larger one of two.
+
+    >>> show_quantity(85520809984, BYTES), show_quantity(80e9, BYTES), show_quantity(3.35e12, BANDWIDTH)
+    ('81559 MiB', '80 GB', '3.35 TB/s')
+    """
+    if dimension.bare:
+        return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+    number = decimal.Decimal(repr(value))
+    written = [
+        (len(amount), -scale, order, f"{amount} {unit}")
+        for order, (unit, scale) in enumerate(dimension.units.items())
+        if number >= scale or scale == 1
+        for amount in (f"{_EXACT.divide(number, scale).normalize():f}",)
+    ]
+    return min(written)[3]
 
 
 def show_bytes(value: float, digits: int = 4) -> str:

@@ -293,6 +293,11 @@ class Catalogue:
             found.update((name, slug) for name in _names_in(text))
         return found
 
+    def matching(self, text: str) -> list[str]:
+        """List the slugs of the entries of which some name holds a text, in any case; all for an empty one."""
+        wanted = spelled(text)
+        return sorted({slug for name, slug in self.names().items() if wanted in name}) if wanted else self.slugs()
+
     def _search(self, name: str) -> str | None:
         for slug in self.slugs():
             text = (self.folder / f"{slug}.yaml").read_text(encoding="utf-8")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 from ..errors import SpecError
 from ..quantities import LARGEST_COUNT
-from .families._parts import delta_attention, mamba1, mamba2
+from .families._parts import delta_attention, gated_delta_net, mamba1, mamba2
 from .gguf import Array
-from .spec import Attention, Convolution, Indexer, LatentAttention, Projection, Recurrent, State
+from .spec import Attention, Indexer, LatentAttention, Recurrent
 
 if TYPE_CHECKING:
     from .gguf import Header, Tensor, Value
@@ -286,17 +286,7 @@ def _delta_net(block: Block, hidden: int) -> Recurrent:
     key_dim, values = block.keys.count("ssm.state_size"), block.keys.count("ssm.inner_size")
     keys, value_dim = key_heads * key_dim, block.share("ssm_out", values, value_heads)
     block.must_have("ssm_conv1d", 2 * keys + values)
-    return Recurrent(
-        kind="recurrent",
-        variant="gated delta net",
-        projections=(
-            Projection(name="in", inputs=hidden, outputs=2 * keys + 2 * values + 2 * value_heads),
-            Projection(name="out", inputs=values, outputs=hidden),
-        ),
-        state=State(heads=value_heads, key_dim=key_dim, value_dim=value_dim),
-        convolution=Convolution(channels=2 * keys + values, kernel=block.inputs("ssm_conv1d")),
-        vectors=2 * value_heads + value_dim,
-    )
+    return gated_delta_net(hidden, key_heads, key_dim, value_heads, value_dim, block.inputs("ssm_conv1d"))
 
 
 def _mamba2(block: Block, hidden: int) -> Recurrent:

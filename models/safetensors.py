@@ -10,6 +10,7 @@ buffer which the tensors fill without holes or overlaps.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -278,5 +279,4 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _first_repeated(keys: list[str]) -> str:
-    seen = set[str]()
-    return next(key for key in keys if key in seen or seen.add(key))  # type: ignore[func-returns-value]  # add gives None
+    return next(key for key, count in Counter(keys).items() if count > 1)

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import typing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..planner.kv_cache import cache_layout
 from ..planner.parameters import count_parameters
 from ..planner.results import Answer
-from ..quantities import show_bandwidth, show_bytes, show_compute, show_count, show_parameters
+from ..quantities import (
+    dimension_of,
+    show_bandwidth,
+    show_bytes,
+    show_compute,
+    show_count,
+    show_parameters,
+    show_quantity,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -17,6 +26,7 @@ if TYPE_CHECKING:
     from ..engines.spec import NumberFormat
     from ..hardware.spec import HardwareSpec
     from ..models.spec import ModelSpec
+    from ..quantities import Dimension
     from ..specfiles import Finding
 
 
@@ -117,42 +127,46 @@ def list_findings(verb: str, noun: str, checked: int, findings: list[Finding]) -
 
 def show_entry(verb: str, spec: HardwareSpec | ModelSpec) -> Listing:
     """One row a figure of an entry, by its key; what has its default is left out."""
-    pairs = list(flatten(spec))
-    return Listing(
-        verb, spec.title or spec.name, ("key", "value"), tuple(pairs), tuple({"key": k, "value": v} for k, v in pairs)
-    )
+    figures = list(flatten(spec))
+    cells = tuple((key, printed) for key, _, printed in figures)
+    rows = tuple({"key": key, "value": value} for key, value, _ in figures)
+    return Listing(verb, spec.title or spec.name, ("key", "value"), cells, rows)
 
 
 def list_differences(first: ModelSpec, second: ModelSpec) -> Listing:
     """One row a key in which two models differ, names and sources left out."""
-    left, right = (dict(flatten(spec)) for spec in (first, second))
+    left, right = ({key: (value, printed) for key, value, printed in flatten(spec)} for spec in (first, second))
     keys = [key for key in dict.fromkeys((*left, *right)) if not key.startswith(_NOT_COMPARED)]
-    differing = [(key, left.get(key, ""), right.get(key, "")) for key in keys if left.get(key) != right.get(key)]
-    rows = tuple({"key": key, first.name: a or None, second.name: b or None} for key, a, b in differing)
+    differing = [
+        (key, left.get(key, (None, "")), right.get(key, (None, ""))) for key in keys if left.get(key) != right.get(key)
+    ]
+    rows = tuple({"key": key, first.name: a[0], second.name: b[0]} for key, a, b in differing)
+    cells = tuple((key, a[1], b[1]) for key, a, b in differing)
     verdict = f"{len(differing)} differences" if differing else "the same architecture"
     header = ("key", first.name, second.name)
-    return Listing(
-        "model diff", f"{first.name} and {second.name}", header, tuple(differing), rows, not differing, verdict
-    )
+    return Listing("model diff", f"{first.name} and {second.name}", header, cells, rows, not differing, verdict)
 
 
 _NOT_COMPARED = ("schema", "name", "title", "ids", "aliases", "sources", "notes")
 
 
-def flatten(item: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Keys and printed values of a spec, in depth, without what has its default."""
+def flatten(item: Any, path: str = "", dimension: Dimension | None = None) -> Iterator[tuple[str, Any, str]]:
+    """Keys, values and printed values of a spec, in depth, without what has its default; quantities are printed with their unit."""
     if dataclasses.is_dataclass(item) and not isinstance(item, type):
+        hints = typing.get_type_hints(type(item), include_extras=True)
         for field in dataclasses.fields(item):
             value = getattr(item, field.name)
             if field.default is dataclasses.MISSING or value != field.default:
-                yield from flatten(value, f"{path}.{field.name}" if path else field.name)
+                key = f"{path}.{field.name}" if path else field.name
+                yield from flatten(value, key, dimension_of(hints[field.name]))
     elif isinstance(item, tuple) and any(dataclasses.is_dataclass(entry) for entry in item):
         for position, entry in enumerate(item):
             yield from flatten(entry, f"{path}.{position}")
     elif isinstance(item, tuple):
-        yield path, ", ".join(map(str, item))
+        yield path, list(item), ", ".join(map(str, item))
+    elif isinstance(item, bool):
+        yield path, item, str(item).lower()
+    elif dimension is not None and isinstance(item, (int, float)):
+        yield path, item, show_quantity(item, dimension)
     else:
-        yield (
-            path,
-            f"{item:g}" if isinstance(item, float) else str(item).lower() if isinstance(item, bool) else str(item),
-        )
+        yield path, item, str(item)

@@ -354,3 +354,25 @@ def test_what_is_printed_is_near_the_figure(value: float) -> None:
 def test_a_printed_figure_always_ends_in_a_unit(printed: object) -> None:
     for exponent in range(-30, 31):
         assert re.fullmatch(r"[0-9][0-9,.e-]* [A-Za-z/]+", printed(10.0**exponent))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("value", "dimension", "text"),
+    [
+        (81559 * 2**20, q.BYTES, "81559 MiB"),
+        (80_000_000_000, q.BYTES, "80 GB"),
+        (1, q.BYTES, "1 B"),
+        (3.35e12, q.BANDWIDTH, "3.35 TB/s"),
+        (989.4e12, q.COMPUTE, "989.4 TFLOP/s"),
+        (1.83e9, q.FREQUENCY, "1.83 GHz"),
+        (700.0, q.POWER, "700 W"),
+    ],
+)
+def test_quantities_are_written_as_specs_write_them(value: float, dimension: q.Dimension, text: str) -> None:
+    assert q.show_quantity(value, dimension) == text
+
+
+@given(st.integers(1, q.LARGEST_BYTES))
+def test_what_is_written_reads_back(value: int) -> None:
+    text = q.show_quantity(value, q.BYTES)
+    assert len(text) > 40 or q.parse_bytes(text) == value

@@ -17,17 +17,22 @@ Specs = Annotated[
 
 
 @app.command("list")
-def list_hardware(output_format: o.OutputFormat = o.Format.text, color: o.ColorChoice = o.Color.auto) -> int:
+def list_hardware(
+    text: o.Part = "", output_format: o.OutputFormat = o.Format.text, color: o.ColorChoice = o.Color.auto
+) -> int:
     """List the devices: memory, bandwidth, dense peak, ridge, price.
 
-    Example: roofplan hardware list --format csv
+    Examples:
+    roofplan hardware list h100
+
+    roofplan hardware list --format csv
     """
     from .. import hardware
     from ..errors import ExitCode
     from ..report.listings import list_devices
     from .render import print_answer
 
-    print_answer(list_devices(map(hardware.load, hardware.CATALOGUE.slugs())), output_format, color)
+    print_answer(list_devices(map(hardware.load, hardware.CATALOGUE.matching(text))), output_format, color)
     return ExitCode.YES
 
 

@@ -23,17 +23,22 @@ Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file
 
 
 @app.command("list")
-def list_models(output_format: o.OutputFormat = o.Format.text, color: o.ColorChoice = o.Color.auto) -> int:
+def list_models(
+    text: o.Part = "", output_format: o.OutputFormat = o.Format.text, color: o.ColorChoice = o.Color.auto
+) -> int:
     """List the models: parameters, KV bytes per token, context, weight format.
 
-    Example: roofplan model list --format csv
+    Examples:
+    roofplan model list qwen3
+
+    roofplan model list --format csv
     """
     from .. import engines, models
     from ..errors import ExitCode
     from ..report import listings
     from .render import print_answer
 
-    listing = listings.list_models(map(models.load, models.CATALOGUE.slugs()), engines.load_format("bf16"))
+    listing = listings.list_models(map(models.load, models.CATALOGUE.matching(text)), engines.load_format("bf16"))
     print_answer(listing, output_format, color)
     return ExitCode.YES
 

@@ -64,6 +64,7 @@ Model = Annotated[
         autocompletion=complete_model,
     ),
 ]
+Part = Annotated[str, typer.Argument(metavar="[TEXT]", help="Only entries of which some name holds this text.")]
 Hardware = Annotated[
     str,
     typer.Argument(metavar="HARDWARE", help="Name, alias, spec YAML, or -.", autocompletion=complete_hardware),

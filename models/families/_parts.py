@@ -218,11 +218,10 @@ def lightning(hidden: int, heads: int, width: int) -> Recurrent:
     )
 
 
-def gated_delta_net(c: Config) -> Recurrent:
+def gated_delta_net(
+    hidden: int, key_heads: int, key_dim: int, value_heads: int, value_dim: int, kernel: int
+) -> Recurrent:
     """Gated delta net: keys and queries per key head, values and gate per value head, two scalars per value head and token."""
-    hidden = c.count("hidden_size")
-    key_heads, value_heads = c.count("linear_num_key_heads"), c.count("linear_num_value_heads")
-    key_dim, value_dim = c.count("linear_key_head_dim"), c.count("linear_value_head_dim")
     keys, values = key_heads * key_dim, value_heads * value_dim
     return Recurrent(
         kind="recurrent",
@@ -232,6 +231,6 @@ def gated_delta_net(c: Config) -> Recurrent:
             Projection(name="out", inputs=values, outputs=hidden),
         ),
         state=State(heads=value_heads, key_dim=key_dim, value_dim=value_dim),
-        convolution=Convolution(channels=2 * keys + values, kernel=c.count("linear_conv_kernel_dim")),
+        convolution=Convolution(channels=2 * keys + values, kernel=kernel),
         vectors=2 * value_heads + value_dim,
     )

@@ -48,10 +48,8 @@ def jamba(c: Config) -> Shape:
     )
 
 
-@family("granitemoehybrid")
-def granite4(c: Config) -> Shape:
-    """Granite 4: attention where ``layer_types`` says so, else Mamba-2; experts with a shared one, or only the shared one as an MLP."""
-    recurrent = mamba2(
+def _mamba2(c: Config) -> Recurrent:
+    return mamba2(
         c.count("hidden_size"),
         c.count("mamba_n_heads"),
         c.count("mamba_d_head"),
@@ -60,6 +58,12 @@ def granite4(c: Config) -> Shape:
         c.count("mamba_d_conv"),
         bias=c.flag("mamba_conv_bias", default=True),
     )
+
+
+@family("granitemoehybrid")
+def granite4(c: Config) -> Shape:
+    """Granite 4: attention where ``layer_types`` says so, else Mamba-2; experts with a shared one, or only the shared one as an MLP."""
+    recurrent = _mamba2(c)
     count, width = num_layers(c), c.count("shared_intermediate_size")
     listed = c.items("layer_types", count) or _counted(c, "layer_types_counts")
     sparse = c.optional("num_local_experts", zero=True)
@@ -85,15 +89,7 @@ def _counted(c: Config, key: str) -> list[str]:
 @family("falcon_h1")
 def falcon_h1(c: Config) -> Shape:
     """Falcon-H1: every layer has attention and Mamba-2 side by side."""
-    recurrent = mamba2(
-        c.count("hidden_size"),
-        c.count("mamba_n_heads"),
-        c.count("mamba_d_head"),
-        c.count("mamba_n_groups"),
-        c.count("mamba_d_state"),
-        c.count("mamba_d_conv"),
-        bias=c.flag("mamba_conv_bias", default=True),
-    )
+    recurrent = _mamba2(c)
     layer = LayerGroup(count=1, attention=(attention(c), recurrent), mlp=(gated(c),))
     return Shape([layer] * num_layers(c))
 

@@ -54,7 +54,15 @@ def qwen1(c: Config) -> Shape:
 def qwen_hybrid(c: Config) -> Shape:
     """Qwen3-Next and 3.5: three gated delta nets to one full attention with an output gate; experts with a gated shared one, or an MLP."""
     full = attention(c, qk_norm=True, output_gate=True)
-    mixers = by_layer_types(c, full, gated_delta_net(c), every=c.count("full_attention_interval", default=4))
+    recurrent = gated_delta_net(
+        c.count("hidden_size"),
+        c.count("linear_num_key_heads"),
+        c.count("linear_key_head_dim"),
+        c.count("linear_num_value_heads"),
+        c.count("linear_value_head_dim"),
+        c.count("linear_conv_kernel_dim"),
+    )
+    mixers = by_layer_types(c, full, recurrent, every=c.count("full_attention_interval", default=4))
     sparse = c.optional("num_experts") is not None
     part = (
         experts(c, shared=shared_expert(c.optional("shared_expert_intermediate_size"), gate=True))

@@ -90,3 +90,20 @@ def test_every_verb_has_help(verb: tuple[str, ...]) -> None:
     done = run(*verb, "--help")
     assert done.returncode == 0
     assert "Usage" in done.stdout
+
+
+def test_lists_can_be_narrowed_by_any_name() -> None:
+    names = {row["name"] for row in answer("hardware", "list", "p5.48xlarge")["result"]["rows"]}
+    assert names == {"h100-sxm5-80gb"}
+    assert {row["name"] for row in answer("model", "list", "Qwen3-32B")["result"]["rows"]} == {"qwen3-32b"}
+    assert answer("model", "list", "no such model")["result"]["rows"] == []
+
+
+def test_figures_of_an_entry_are_numbers_in_json_and_have_units_in_text() -> None:
+    rows = {row["key"]: row["value"] for row in answer("hardware", "show", "h100-sxm")["result"]["rows"]}
+    assert rows["memory.reported"] == 81559 * 2**20
+    assert rows["peak.bf16"] == 989.4e12
+    text = run("hardware", "show", "h100-sxm").stdout
+    assert "81559 MiB" in text
+    assert "989.4 TFLOP/s" in text
+    assert "700 W" in text
