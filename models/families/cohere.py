@@ -39,6 +39,13 @@ def exaone4(c: Config) -> Shape:
     return Shape([LayerGroup(count=1, attention=(mixer,), mlp=(gated(c),)) for mixer in mixers])
 
 
+@family("olmo")
+def olmo_1(c: Config) -> Shape:
+    """The first OLMo: the shape of Llama with norms that have no weights."""
+    layer = LayerGroup(count=1, attention=(attention(c, qkv_bias=c.flag("attention_bias")),), mlp=(gated(c),), norms=0)
+    return Shape([layer] * num_layers(c), final_norms=0)
+
+
 @family("olmo2", "olmo3")
 def olmo(c: Config) -> Shape:
     """OLMo 2 and 3: norms on queries and keys over the full width, norms after each part; OLMo 3 has three sliding layers to one full."""

@@ -19,6 +19,14 @@ def chatglm(c: Config) -> Shape:
     return Shape([LayerGroup(count=1, attention=(mixer,), mlp=(mlp,))] * num_layers(c))
 
 
+@family("glm", "glm4")
+def glm(c: Config) -> Shape:
+    """GLM-4-9B and 32B as transformers has them: the shape of Llama with biases; from 0414 on a norm after each part too."""
+    norms = 4 if c.text("model_type", default="") == "glm4" else 2
+    mixer = attention(c, qkv_bias=c.flag("attention_bias"))
+    return Shape([LayerGroup(count=1, attention=(mixer,), mlp=(gated(c),), norms=norms)] * num_layers(c))
+
+
 @family("glm4_moe")
 def glm4_moe(c: Config) -> Shape:
     """GLM 4.5 and 4.6: biases on queries, keys and values, norms on queries and keys in the larger ones, experts after dense layers."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..config import Config, Shape, family
 from ..spec import LayerGroup
 from ._parts import attention, by_layer_types, experts, num_layers, plain, windowed
@@ -41,13 +43,59 @@ def gpt_neox(c: Config) -> Shape:
     return Shape([layer] * num_layers(c), norm_bias=True)
 
 
-@family("gptj", "phi-msft")
+@family("gptj", "phi-msft", "phi")
 def gptj(c: Config) -> Shape:
     """GPT-J, and Phi 1.5 and 2: attention and MLP share one norm; the head has a bias. Phi has biases in attention too."""
     bias = c.text("model_type", default="") != "gptj"
-    mlp = plain(c.count("n_inner", default=4 * c.count("n_embd")), bias=True)
+    mlp = plain(c.optional("n_inner", "intermediate_size") or 4 * c.count("n_embd", "hidden_size"), bias=True)
     layer = LayerGroup(count=1, attention=(attention(c, qkv_bias=bias, out_bias=bias),), mlp=(mlp,), norms=1)
     return Shape([layer] * num_layers(c), norm_bias=True, head_bias=True)
+
+
+@family("gpt_neo")
+def gpt_neo(c: Config) -> Shape:
+    """GPT-Neo: full and sliding layers in turn (``attention_types``: patterns and how often each repeats), a bias on the output only."""
+    full = attention(c, out_bias=True)
+    local = attention(c, kind="sliding", window=c.count("window_size"), out_bias=True)
+    mlp = plain(c.count("intermediate_size", default=4 * c.count("hidden_size")), bias=True)
+    kinds = [kind for pattern, times in _attention_types(c) for kind in pattern * times]
+    layers = [LayerGroup(count=1, attention=(full if kind == "global" else local,), mlp=(mlp,)) for kind in kinds]
+    positions = c.count("max_position_embeddings")
+    return Shape(layers, tied_by_default=True, learned_positions=positions, norm_bias=True)
+
+
+def _attention_types(c: Config) -> list[tuple[list[str], int]]:
+    """Read ``[[["global", "local"], 12]]``, which must describe each layer once."""
+    listed, count = c.data.get("attention_types"), num_layers(c)
+    match listed:
+        case [*entries] if all(
+            isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], list) and isinstance(entry[1], int)
+            for entry in entries
+        ):
+            if sum(len(pattern) * times for pattern, times in entries) == count:
+                return [(list(map(str, pattern)), times) for pattern, times in entries]
+    raise c.error("attention_types", got=repr(listed), wanted=f"patterns with their repeats, for {count} layers")
+
+
+@family("bloom")
+def bloom(c: Config) -> Shape:
+    """BLOOM: MHA with ALiBi, biases everywhere, a norm behind the input table, tied head."""
+    mlp = plain(4 * c.count("hidden_size", "n_embed"), bias=True)
+    layer = LayerGroup(count=1, attention=(attention(c, qkv_bias=True, out_bias=True),), mlp=(mlp,))
+    return Shape([layer] * num_layers(c), tied_by_default=True, norm_bias=True, final_norms=2)
+
+
+@family("mpt")
+def mpt(c: Config) -> Shape:
+    """MPT: no biases, tied head; ALiBi, or a learned position table."""
+    settings = Config(c.document, c.mapping("attn_config"), (*c.path, "attn_config"))
+    bias = not c.flag("no_bias", default=True)
+    mixer = attention(c, num_kv_heads=settings.optional("kv_n_heads") or c.count("n_heads"))
+    mlp = plain(c.count("expansion_ratio", default=4) * c.count("d_model"), bias=bias)
+    layer = LayerGroup(count=1, attention=(replace(mixer, qkv_bias=bias, out_bias=bias),), mlp=(mlp,))
+    learned = c.flag("learned_pos_emb", default=True) and not (settings.flag("alibi") or settings.flag("rope"))
+    positions = c.count("max_seq_len") if learned else 0
+    return Shape([layer] * num_layers(c), tied_by_default=True, norm_bias=bias, learned_positions=positions)
 
 
 @family("opt")

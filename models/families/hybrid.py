@@ -48,6 +48,17 @@ def jamba(c: Config) -> Shape:
     )
 
 
+@family("mamba", "falcon_mamba")
+def mamba(c: Config) -> Shape:
+    """Mamba 1 alone, and Falcon-Mamba, whose inner norms have no weights."""
+    hidden = c.count("hidden_size", "d_model")
+    rank = -(-hidden // 16) if c.data.get("time_step_rank") == "auto" else c.count("time_step_rank")
+    inner = c.optional("intermediate_size") or c.count("expand", default=2) * hidden
+    mixer = mamba1(hidden, inner, c.count("state_size"), c.count("conv_kernel"), rank, norms=False)
+    tied = c.text("model_type", default="") == "mamba"
+    return Shape([LayerGroup(count=1, attention=(mixer,), norms=1)] * num_layers(c), tied_by_default=tied)
+
+
 def _mamba2(c: Config) -> Recurrent:
     return mamba2(
         c.count("hidden_size"),

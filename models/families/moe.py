@@ -126,3 +126,28 @@ def minimax_m3(c: Config) -> Shape:
     )
     mixers = [sparse if flag else full for flag in settings.items("sparse_attention_freq", num_layers(c))]
     return Shape(dense_then_sparse(c, mixers, gated(c, width=c.count("dense_intermediate_size")), moe))
+
+
+@family("olmoe")
+def olmoe(c: Config) -> Shape:
+    """OLMoE: norms on queries and keys over the full width, experts in every layer."""
+    moe = experts(c, intermediate_size=c.count("intermediate_size"))
+    layer = LayerGroup(count=1, attention=(attention(c, qk_norm="full"),), mlp=(moe,))
+    return Shape([layer] * num_layers(c))
+
+
+@family("granitemoe")
+def granite_moe(c: Config) -> Shape:
+    """Granite 3 with experts in every layer."""
+    moe = experts(c, intermediate_size=c.count("intermediate_size"))
+    layer = LayerGroup(count=1, attention=(attention(c, qkv_bias=c.flag("attention_bias")),), mlp=(moe,))
+    return Shape([layer] * num_layers(c))
+
+
+@family("dots1")
+def dots1(c: Config) -> Shape:
+    """dots.llm1: norms on queries and keys, the first layers dense, then experts with shared ones and a correction bias in the router."""
+    shared = shared_expert(c.count("moe_intermediate_size") * (c.optional("n_shared_experts", zero=True) or 0))
+    mixer = attention(c, qk_norm=True, qkv_bias=c.flag("attention_bias"))
+    moe = experts(c, shared=shared, correction_bias=True)
+    return Shape(dense_then_sparse(c, [mixer] * num_layers(c), gated(c), moe))

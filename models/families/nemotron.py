@@ -60,3 +60,12 @@ def _experts(c: Config) -> Moe:
         shared=shared_expert(c.optional("moe_shared_expert_intermediate_size")),
         correction_bias=True,
     )
+
+
+@family("nemotron")
+def nemotron(c: Config) -> Shape:
+    """Nemotron 4 and Minitron: an MLP of two matrices with a squared ReLU, norms with a bias."""
+    bias, mlp_bias = c.flag("attention_bias"), c.flag("mlp_bias")
+    mlp = plain(c.count("intermediate_size"), bias=mlp_bias)
+    layer = LayerGroup(count=1, attention=(attention(c, qkv_bias=bias, out_bias=bias),), mlp=(mlp,))
+    return Shape([layer] * num_layers(c), norm_bias=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from published import PUBLISHED
 
 from roofplan import models
 from roofplan.documents import parse_json
@@ -216,6 +217,8 @@ def one_config_a_family() -> dict[str, dict[str, Any]]:
         kind = data.get("model_type") or data.get("text_config", {}).get("model_type")
         if kind in families():
             found.setdefault(kind, data)
+    for _, data in PUBLISHED.values():
+        found.setdefault(data["model_type"], data)
     return found
 
 
