@@ -7,6 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from .. import specfiles
+from ..errors import UnknownNameError
 from .spec import EngineProfile, NumberFormat, StorageFormat, StoredFormat
 
 CATALOGUE = specfiles.Catalogue(Path(str(files("roofplan.engines") / "catalogue")), "engine")
@@ -15,13 +16,21 @@ FORMATS = specfiles.Catalogue(Path(str(files("roofplan.engines") / "formats")), 
 
 @functools.cache
 def load_format(name: str) -> NumberFormat:
-    """Load a number format by name (``bf16``, ``int4-g128``).
+    """Load a number format by name (``bf16``, ``int4-g128``), or that of a ggml type (``q8_0``, ``q4_k``).
 
     Raises
     ------
     UnknownNameError : with the nearest names
     """
-    return specfiles.validate(NumberFormat, FORMATS.find(name))
+    try:
+        return specfiles.validate(NumberFormat, FORMATS.find(name))
+    except UnknownNameError:
+        from . import ggml
+
+        block = ggml.types_by_name().get(name.strip().upper())
+        if block is None or block.elements == 1:
+            raise
+        return ggml.format_of(block)
 
 
 @functools.cache

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 from .. import specfiles
 from ..errors import UnknownNameError
 from ..quantities import Count, PositiveCount
+from .spec import NumberFormat
 
 _CONFIG: dict[str, Any] = {"extra": "forbid"}
 
@@ -135,6 +136,24 @@ def types_by_id() -> dict[int, TensorType]:
 def types_by_name() -> dict[str, TensorType]:
     """Map names (``Q4_K``) to tensor types."""
     return {known.name: known for known in _types().types}
+
+
+def format_of(block: TensorType) -> NumberFormat:
+    """A block type as a number format: whole bits of an element, and what is left of the block as its scale.
+
+    Known to be inexact: kernels that multiply such blocks in 8 bits count as 16-bit arithmetic.
+    """
+    bits, rest = divmod(block.bytes * 8, block.elements)
+    return NumberFormat(
+        schema="roofplan/format/v1",
+        name=block.name.lower(),
+        bits=bits,
+        group=block.elements if rest else None,
+        scale_bits=rest,
+        arithmetic=("bf16", "fp16", "fp32"),
+        activations="bf16",
+        source=_types().source,
+    )
 
 
 def removed_ids() -> tuple[int, ...]:

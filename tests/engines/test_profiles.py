@@ -4,8 +4,10 @@ import dataclasses
 
 import pytest
 
+import roofplan
 from roofplan import engines
 from roofplan.engines.spec import Band, EngineProfile
+from roofplan.errors import UnknownNameError
 
 FORMATS = engines.FORMATS.slugs()
 PROFILES = engines.CATALOGUE.slugs()
@@ -46,6 +48,21 @@ def test_every_format_has_a_source_and_arithmetic_it_can_use(name: str) -> None:
         ("int4-g32", 4 + (16 + 4) / 32),
         ("int4-g32-sym", 4 + 16 / 32),
         ("int4-g128-sym", 4 + 16 / 128),
+        ("int8-channel", 8.00390625),  # F4.1
+        ("nf4-double", 4.126953125),
+        ("q4_0", 4.5),
+        ("q4_1", 5),
+        ("q5_0", 5.5),
+        ("q5_1", 6),
+        ("q8_0", 8.5),
+        ("q2_k", 2.625),
+        ("q3_k", 3.4375),
+        ("q4_k", 4.5),
+        ("q5_k", 5.5),
+        ("Q6_K", 6.5625),
+        ("iq2_xxs", 2.0625),
+        ("iq4_xs", 4.25),
+        ("tq1_0", 1.6875),
     ],
 )
 def test_bits_of_an_element(name: str, bits: float) -> None:
@@ -56,3 +73,14 @@ def test_a_partly_filled_group_stores_its_scale() -> None:
     nvfp4 = engines.load_format("nvfp4")
     assert nvfp4.bytes_of(16) == 9
     assert nvfp4.bytes_of(17) == 11  # 8.5 bytes of elements and two scales, rounded up
+
+
+@pytest.mark.parametrize(("kv", "bytes_per_token"), [("q8_0", 69632), ("q4_0", 36864), ("nvfp4", 36864)])
+def test_a_quantised_cache_stores_its_scales(kv: str, bytes_per_token: int) -> None:  # F3.7
+    assert roofplan.kv("llama-3.1-8b", kv=kv).whole.bytes_per_token == bytes_per_token
+
+
+@pytest.mark.parametrize("name", ["i32", "f64", "q9_9", ""])
+def test_what_is_no_format_of_weights_is_not_found(name: str) -> None:
+    with pytest.raises(UnknownNameError):
+        engines.load_format(name)
