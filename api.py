@@ -14,7 +14,7 @@ from . import engines, hardware, models, specfiles
 from .engines.spec import StorageFormat, StoredFormat
 from .errors import DomainError, LayoutError, RoofplanError, UnknownNameError
 from .hardware.spec import HardwareSpec
-from .models.spec import ModelSpec
+from .models.spec import UNKNOWN_WEIGHTS, ModelSpec
 from .planner.caching import KvResult, cache_of
 from .planner.deployment import Deployment, MemoryOverrides, Workload
 from .planner.formats import TENSOR_CLASSES, Formats, main_class, named_classes, parse_weights
@@ -216,6 +216,9 @@ def _formats(model: ModelSpec, device: HardwareSpec, options: Options) -> Format
     named, kv, chosen = (_optional_text(options.get(name), f"--{name}") for name in ("weights", "kv", "activations"))
     as_stored = named is None and bool(model.checkpoint)
     name = model.weights if named is None else named
+    if name == UNKNOWN_WEIGHTS and not as_stored:
+        wanted = "--weights FORMAT, or its weight files beside the configuration"
+        raise DomainError("--weights", got=f"nothing, and {' '.join(model.assumed)}", wanted=wanted)
     weights = _stored_formats(model) if as_stored else parse_weights(name, engines.load_format)
     if named is not None:
         _check_classes(model, named)

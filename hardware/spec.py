@@ -119,7 +119,11 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HardwareSpec:
-    """One device, as the planner sees it."""
+    """One device, as the planner sees it: what a driver shows as one.
+
+    All figures (memory, bandwidth, peaks, units, links, power, price) and ``node_size`` count devices. ``devices_per_package`` only tells
+    that so many of them share a package (2 on MI250X, each with half of what its data sheet prints); nothing is multiplied by it.
+    """
 
     schema: Literal["roofplan/hardware/v1"]
     name: str

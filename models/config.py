@@ -63,6 +63,20 @@ class Config:
             raise self.error(key, got=number, wanted=f"a whole number, at most {largest:,}")
         return number
 
+    def agreed(self, *keys: str) -> int:
+        """Read a count that has several names, all of which must say the same.
+
+        Raises
+        ------
+        SpecError : when it is missing, not such a number, or two names contradict each other
+        """
+        value = self.count(*keys)
+        for other in keys:
+            if self.optional(other) not in {None, value}:
+                got = f"{self.data[other]}, and {value} under another of its names"
+                raise self.error(other, got=got, wanted="the same number under all names")
+        return value
+
     def flag(self, *keys: str, default: bool = False) -> bool:
         """Read a yes/no value."""
         key, value = self._find(keys)
@@ -106,6 +120,19 @@ class Config:
         if not isinstance(value, list):
             raise self.error(key, got=repr(value), wanted="a list")
         return value
+
+    def layers(self, key: str, count: int, *, first: int = 0) -> set[int]:
+        """Read numbers of layers, the first one of which is ``first``.
+
+        Raises
+        ------
+        SpecError : for a number that no layer has
+        """
+        listed = self.items(key)
+        for number in listed:
+            if isinstance(number, bool) or not isinstance(number, int) or not first <= number < first + count:
+                raise self.error(key, got=f"layer {number!r}", wanted=f"layers {first} to {first + count - 1}")
+        return {number - first for number in listed}
 
     def inside(self, key: str, position: int) -> Config:
         """Step into one mapping of a list (a per-layer configuration)."""

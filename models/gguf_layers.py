@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 _BLOCK = re.compile(r"blk\.([0-9]{1,5})\.(.+)", re.DOTALL)
 _VISION = ("v.", "mm.", "a.", "resampler.")
 _PLAIN_FORMATS = {"F16": "fp16", "F32": "fp32", "BF16": "bf16"}
-_EXPANDED = "The file keeps kv_b in one piece (it is older than latent caches): llama.cpp caches expanded keys and values for it."
-_NO_PATTERN = "The file has a sliding window but does not say for which layers, and roofplan does not know it: all layers count as full."
+_EXPANDED = "the file keeps kv_b in one piece (it is older than latent caches): llama.cpp caches expanded keys and values for it"
+_NO_PATTERN = "the file has a sliding window but does not say for which layers, and roofplan does not know it: all layers count as full"
 
 
 def spec_of(header: Header) -> ModelSpec:
@@ -82,7 +82,7 @@ def _sorted(keys: Keys) -> tuple[list[Block], dict[str, Tensor]]:
 
 def _spec(keys: Keys, blocks: list[Block], outside: dict[str, Tensor], count: int) -> ModelSpec:
     hidden = keys.count("embedding_length")
-    windows, notes = _windows(keys, count)
+    windows, assumed = _windows(keys, count)
     shared_from = count - (keys.optional("attention.shared_kv_layers") or 0)
     layers = [
         _layer(block, hidden, window, shares=block.number >= shared_from)
@@ -91,10 +91,10 @@ def _spec(keys: Keys, blocks: list[Block], outside: dict[str, Tensor], count: in
     table = outside["token_embd.weight"]
     width, rows = table.sides[0], table.parameters // table.sides[0]
     if any(block.has("attn_kv_b") and not block.has("attn_k_b") for block in blocks):
-        notes.append(_EXPANDED)
+        assumed.append(_EXPANDED)
     said = keys.optional("vocab_size")
     if said is not None and said != rows:
-        notes.append(f"vocab_size is {said}, but the table has {rows} rows.")
+        assumed.append(f"vocab_size is {said}, but the table has {rows} rows, which are counted")
     said_name = keys.header.metadata.get("general.name") or keys.header.metadata.get("general.basename")
     title = show(said_name) if isinstance(said_name, str) else ""
     positions = outside.get("position_embd.weight")
@@ -118,7 +118,7 @@ def _spec(keys: Keys, blocks: list[Block], outside: dict[str, Tensor], count: in
         checkpoint=stored_by_class(
             (_kind(tensor, count), tensor.parameters, tensor.bytes, tensor.type.name) for tensor in keys.header.tensors
         ),
-        notes=" ".join(notes),
+        assumed=tuple(assumed),
     )
 
 

@@ -7,34 +7,27 @@ have in common. A value that decides a shape is never guessed: a missing key is 
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 from collections import Counter
 from dataclasses import asdict, replace
-from pathlib import PurePath
+from importlib.resources import files
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
+from .. import specfiles
 from ..errors import SpecError, UnknownNameError, show
 from ..specfiles import validate
 from .config import Config, Shape, builder_of, families
-from .quantisation import implied_weights
-from .spec import LayerGroup, ModelId, ModelSpec, OtherParameters, Source
+from .quantisation import UnknownFormatError, implied_weights
+from .spec import UNKNOWN_WEIGHTS, LayerGroup, ModelId, ModelSpec, OtherParameters, Source
 
 if TYPE_CHECKING:
     from ..documents import Document
 
 _NESTED = ("text_config", "language_config", "llm_config")
 _QUANTISATION = ("quantization_config", "_hf_quant_config")  # stand beside the nested part and are about it
-# Wrappers may leave out what equals the defaults of the nested class (LLaVA 1.5 does): transformers, configuration_llama.py.
-_CLASS_DEFAULTS = {
-    "llama": {
-        "hidden_size": 4096,
-        "intermediate_size": 11008,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-        "max_position_embeddings": 2048,
-        "vocab_size": 32000,
-    }
-}
+_DEFAULTS = Path(str(files("roofplan.models") / "families" / "class_defaults.yaml"))
 _CONTEXT_KEYS = (
     "max_position_embeddings",
     "n_positions",
@@ -55,8 +48,10 @@ def from_config(document: Document) -> ModelSpec:
     UnknownNameError : for an architecture that roofplan does not know
     """
     top = document.data
-    config = Config(document, *_text_config(top))
-    kind = config.text("model_type", default="")
+    data, path = _text_config(top)
+    kind = Config(document, data, path).text("model_type", default="")
+    taken = {key: value for key, value in _class_defaults(kind, nested=bool(path)) if data.get(key) is None}
+    config = Config(document, {**data, **taken}, path)
     builder = builder_of(kind)
     if builder is None:
         near = difflib.get_close_matches(kind, families(), n=3)
@@ -69,20 +64,31 @@ def from_config(document: Document) -> ModelSpec:
             hint=f"{meant}Or describe the model in a spec (schema: roofplan/model/v1)",
         )
     try:
-        spec = _spec(document, config, builder(config))
+        spec = _spec(document, config, builder(config), taken)
     except ValueError as error:  # a spec class refused what the configuration says
         raise SpecError(f"model_type {kind}: {error}", where=document.where()) from error
     # What a family computed from the keys passes the same gate as a spec in a file.
     return validate(ModelSpec, document, asdict(spec))
 
 
+def _class_defaults(kind: str, *, nested: bool) -> list[tuple[str, Any]]:
+    """What a class takes for keys that a configuration leaves out; inside a wrapper that may be more of them."""
+    known = _defaults_file()
+    found = {**known["defaults"].get(kind, {}), **(known["nested"].get(kind, {}) if nested else {})}
+    return list(found.items())
+
+
+@functools.cache
+def _defaults_file() -> dict[str, Any]:
+    content: dict[str, Any] = specfiles.read_document(_DEFAULTS).data
+    return content
+
+
 def _text_config(top: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Find the language model's part: nested in wrappers of vision and audio; a stub without sizes does not shadow the top level."""
     for key in _NESTED:
         nested = top.get(key)
-        if isinstance(nested, dict) and "hidden_size" not in top:
-            nested = {**_CLASS_DEFAULTS.get(str(nested.get("model_type")), {}), **nested}
-        if isinstance(nested, dict) and ("hidden_size" in nested or "num_hidden_layers" in nested):
+        if isinstance(nested, dict) and ("hidden_size" not in top or "hidden_size" in nested):
             shared = {
                 name: value
                 for name, value in top.items()
@@ -92,10 +98,16 @@ def _text_config(top: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     return top, ()
 
 
-def _spec(document: Document, config: Config, shape: Shape) -> ModelSpec:
+def _spec(document: Document, config: Config, shape: Shape, taken: dict[str, Any]) -> ModelSpec:
     hf_id = config.text("_hf_id", default="")
     kind = config.text("_kind", default="user")
     source = config.text("_source", default=show(document.name, 400))
+    assumed = [f"{key} is not in the file: {value}, the default of its class" for key, value in taken.items()]
+    try:
+        weights = implied_weights(config, shape.layers)
+    except UnknownFormatError as error:  # the header of the weight files, or --weights, may say it
+        weights = UNKNOWN_WEIGHTS
+        assumed.append(f"its quantisation is not known ({error.got})")
     return ModelSpec(
         schema="roofplan/model/v1",
         name=_slug(hf_id or _name_of(document.name)),
@@ -105,7 +117,7 @@ def _spec(document: Document, config: Config, shape: Shape) -> ModelSpec:
         vocab_size=config.count("vocab_size", "padded_vocab_size"),
         layers=grouped(shape.layers),
         sources=(Source(kind=kind if kind in _KINDS else "user", source=source),),  # type: ignore[arg-type]  # checked here
-        weights=implied_weights(config, shape.layers),
+        weights=weights,
         tied_embeddings=config.flag("tie_word_embeddings", default=shape.tied_by_default),
         max_context=shape.max_context or config.optional(*_CONTEXT_KEYS),
         embedding_size=shape.embedding_size,
@@ -118,6 +130,7 @@ def _spec(document: Document, config: Config, shape: Shape) -> ModelSpec:
             for name, count, read, why in shape.other
             if count
         ),
+        assumed=tuple(assumed),
     )
 
 

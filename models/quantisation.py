@@ -13,6 +13,7 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from ..errors import SpecError
 from .spec import Mlp, Moe
 
 if TYPE_CHECKING:
@@ -29,19 +30,35 @@ _ALGORITHMS = {
     "mxfp8": "mxfp8",
     "nvfp4": "nvfp4",
     "w4a16_nvfp4": "nvfp4",
-    "w4a16_awq": "int4-g128",
 }
-# (bits, kind of number, elements per scale) of a compressed-tensors group.
-_GROUPS = {
-    (8, "float", None): "fp8",
-    (8, "int", None): "int8-channel",
-    (4, "float", 16): "nvfp4",
-    (4, "float", 32): "mxfp4",
-    (4, "int", 32): "int4-g32-sym",
-    (4, "int", 128): "int4-g128-sym",
+_CHANNEL = -1  # the group size that means one scale per output channel
+# (bits, elements per scale) of integers with zero points: AWQ and GPTQ store them always, compressed-tensors unless symmetric.
+# Known to be inexact: GPTQ's 8-bit groups have a 2-byte scale and a zero point, 8.1875 bits in place of 8.25.
+_INTEGERS = {
+    (4, 32): "int4-g32",
+    (4, 64): "int4-g64",
+    (4, 128): "int4-g128",
+    (4, _CHANNEL): "int4-channel",
+    (8, 128): "int8-g128",
+    (8, _CHANNEL): "int8-channel",
 }
-_EXCLUSIONS = ("modules_to_not_convert", "ignore", "exclude_modules")
+_SYMMETRIC = {
+    (4, 32): "int4-g32-sym",
+    (4, 64): "int4-g64-sym",
+    (4, 128): "int4-g128-sym",
+    (4, _CHANNEL): "int4-channel-sym",
+    (8, 128): "int8-g128",
+    (8, _CHANNEL): "int8-channel",
+}
+# The same of floating-point numbers; one scale per tensor or channel is not counted.
+_FLOATS = {(8, _CHANNEL): "fp8", (4, 16): "nvfp4", (4, 32): "mxfp4"}
+_FP8_BLOCK = [128, 128]
+_EXCLUSIONS = ("modules_to_not_convert", "ignore", "exclude_modules", "llm_int8_skip_modules")
 _NO_MATRICES = ("norm", "router", "indexer", "embed", "conv1d", "vision", "projector")
+
+
+class UnknownFormatError(SpecError):
+    """Settings of a method that roofplan does not know; the header of the weight files may still say what is stored."""
 
 
 def implied_weights(config: Config, layers: Sequence[LayerGroup]) -> str:
@@ -49,7 +66,7 @@ def implied_weights(config: Config, layers: Sequence[LayerGroup]) -> str:
 
     Raises
     ------
-    SpecError : for a method that roofplan does not know
+    UnknownFormatError : for a method that roofplan does not know
     """
     plain = _DTYPES.get(config.text("dtype", "torch_dtype", default="bfloat16"), "bf16")
     settings = config.mapping("quantization_config") or _beside(config)
@@ -86,19 +103,59 @@ def _beside(config: Config) -> dict[str, Any]:
 
 def _format(config: Config, settings: dict[str, Any]) -> str:
     method = str(settings.get("quant_method") or settings.get("quant_algo") or "").lower()
-    if method == "fp8" and settings.get("weight_block_size"):
-        return "fp8-block128"
-    if method in {"awq", "gptq"} and settings.get("bits", 4) == 4:
-        return "int4-g32" if settings.get("group_size") == 32 else "int4-g128"
     algorithm = str(settings.get("quant_algo") or "").lower()
-    for known in (method, algorithm):
-        if known in _ALGORITHMS:
-            return _ALGORITHMS[known]
-    for group in _groups(settings):
-        if _group_format(group):
-            return _group_format(group)
+    found = _method_format(method, settings)
+    if found is None:
+        names = [_algorithm_format(algorithm, settings), *map(_group_format, _groups(settings))]
+        found = next(filter(None, names), "")
+    if found:
+        return found
     hint = "describe the model in a spec, or remove the key and give --weights"
-    raise config.error("quantization_config", got=method or "no quant_method", wanted="a known quantisation", hint=hint)
+    details = [f"{key} {settings[key]}" for key in _DETAILS if isinstance(settings.get(key), (int, str, list))]
+    got = " with ".join(filter(None, (method or "no quant_method", ", ".join(details))))
+    where = config.document.where((*config.path, "quantization_config"))
+    raise UnknownFormatError("quantization_config", got=got, wanted="a known quantisation", hint=hint, where=where)
+
+
+# The settings that an error names.
+_DETAILS = ("bits", "w_bit", "group_size", "q_group_size", "weight_block_size", "bnb_4bit_quant_type")
+
+
+def _method_format(method: str, settings: dict[str, Any]) -> str | None:
+    """The format of a method that has settings of its own: empty where there is none for them, None for other methods."""
+    if method in {"awq", "gptq"}:
+        return _integers(settings)
+    if method == "bitsandbytes":
+        return _bitsandbytes(settings)
+    if method == "fp8" and settings.get("weight_block_size"):
+        return "fp8-block128" if settings["weight_block_size"] == _FP8_BLOCK else ""
+    return _algorithm_format(method, settings) or None
+
+
+def _algorithm_format(algorithm: str, settings: dict[str, Any]) -> str:
+    return _integers(settings) if algorithm == "w4a16_awq" else _ALGORITHMS.get(algorithm, "")
+
+
+def _integers(settings: dict[str, Any]) -> str:
+    """AWQ (which has two spellings of its keys) and GPTQ; both mean 4 bits in groups of 128 unless they say otherwise."""
+    bits = settings.get("bits", settings.get("w_bit", 4))
+    return _named(_INTEGERS, bits, settings.get("group_size", settings.get("q_group_size", 128)))
+
+
+def _bitsandbytes(settings: dict[str, Any]) -> str:
+    """Source: transformers, utils/quantization_config.py, BitsAndBytesConfig, whose 4-bit default is ``fp4``."""
+    if settings.get("load_in_8bit") is True or settings.get("_load_in_8bit") is True:
+        return "int8-channel"
+    if settings.get("bnb_4bit_quant_type") != "nf4":
+        return ""
+    four = settings.get("load_in_4bit") is True or settings.get("_load_in_4bit") is True
+    double = settings.get("bnb_4bit_use_double_quant") is True
+    return ("nf4-double" if double else "nf4") if four else ""
+
+
+def _named(formats: dict[tuple[int, int], str], bits: object, group: object) -> str:
+    """The format of so many bits and elements per scale; compared one by one, because a configuration may hold anything."""
+    return next((name for key, name in formats.items() if key == (bits, group)), "")
 
 
 def _groups(settings: dict[str, Any]) -> list[dict[str, Any]]:
@@ -112,7 +169,12 @@ def _group_format(group: dict[str, Any]) -> str:
     if not isinstance(weights, dict):
         return ""
     bits, kind, size = (weights.get(key) for key in ("num_bits", "type", "group_size"))
-    return next((name for key, name in _GROUPS.items() if key == (bits, kind, size)), "")
+    if weights.get("strategy") == "block":
+        is_known = (bits, kind, weights.get("block_structure")) == (8, "float", _FP8_BLOCK)
+        return "fp8-block128" if is_known else ""
+    integers = _INTEGERS if weights.get("symmetric") is False else _SYMMETRIC
+    formats = _FLOATS if kind == "float" else integers if kind == "int" else {}
+    return _named(formats, bits, _CHANNEL if size is None else size)
 
 
 def _mixed(settings: dict[str, Any]) -> dict[str, str]:
@@ -130,8 +192,9 @@ def _assigned(settings: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if isinstance(layers, dict):
         for module, chosen in (layers.get("_first") or layers).items():
             algorithm = str(chosen.get("quant_algo", "")).lower() if isinstance(chosen, dict) else ""
-            if algorithm in _ALGORITHMS:
-                yield str(module), _ALGORITHMS[algorithm]
+            name = _algorithm_format(algorithm, chosen) if isinstance(chosen, dict) else ""
+            if name:
+                yield str(module), name
     for group in _groups(settings):
         name = _group_format(group)
         yield from ((target, name) for target in _texts(group.get("targets")) if name and target != "Linear")

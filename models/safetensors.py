@@ -10,6 +10,7 @@ buffer which the tensors fill without holes or overlaps.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,8 @@ MOST_TENSORS_IN_ALL = 2**19  # of all shards: twice what the largest published c
 MOST_COMMAS = 2**21
 MOST_SHARDS = 10_000
 _LARGEST = 2**63 - 1
+_PART = re.compile(r"(.*-)([0-9]{1,5})(-of-)([0-9]{1,5})(\.safetensors)", re.DOTALL)
+_ADAPTER = "adapter_model"  # what peft calls the weights of a LoRA, which go beside a model
 _MOST_DIGITS = 19
 # Bits of an element: safetensors/src/tensor.rs, Dtype.
 DTYPE_BITS = {
@@ -83,22 +86,61 @@ def read_tensors(path: Path) -> tuple[Tensor, ...]:
     if path.name.endswith(".safetensors"):
         index = path.with_name(INDEX)
         is_shard = index.is_file() and path.name in _shards(index).values()
-        return _of_index(index) if is_shard else read_safetensors_header(path)
+        return _of_index(index) if is_shard else _joined(_whole_set([path]), str(path))
     indexes = _indexes(path)
     if indexes:
         return _of_index(indexes[0])
-    return _joined(_single_files(path), str(path))
+    return _joined(_whole_set(_single_files(path)), str(path))
 
 
 def _indexes(folder: Path) -> list[Path]:
-    found = sorted(folder.glob("*.safetensors.index.json"))
+    found = [file for file in sorted(folder.glob("*.safetensors.index.json")) if not file.name.startswith(_ADAPTER)]
     return [file for file in found if file.name == INDEX] or found
 
 
 def _single_files(folder: Path) -> list[Path]:
-    """The weight files of a folder without an index; ``consolidated`` is the same model a second time, in the vendor's own names."""
-    found = sorted(folder.glob("*.safetensors"))
+    """The weight files of a folder without an index, adapters left out.
+
+    ``consolidated`` is the same model a second time, in the vendor's own names.
+    """
+    found = [file for file in sorted(folder.glob("*.safetensors")) if not file.name.startswith(_ADAPTER)]
     return [file for file in found if not file.name.startswith("consolidated")] or found
+
+
+def _whole_set(files: list[Path]) -> list[Path]:
+    """The files with all parts of those that are named as one of several (``model-00001-of-00002``)."""
+    whole: dict[Path, None] = {}
+    for file in files:
+        part = _PART.fullmatch(file.name)
+        whole.update(dict.fromkeys(_parts(file, part) if part and file not in whole else [file]))
+    return list(whole)
+
+
+def _parts(file: Path, part: re.Match[str]) -> list[Path]:
+    """All parts of the set that one of them names.
+
+    Raises
+    ------
+    SpecError : with the names of missing parts, or for a number that is not one of the set's
+    """
+    stem, number, of, total, ending = part.groups()
+    count, width = int(total), len(number)
+    if not 1 <= int(number) <= count <= MOST_SHARDS:
+        got, wanted = file.name, f"a part of 1 to {min(count, MOST_SHARDS)}"
+        raise SpecError("safetensors", got=got, wanted=wanted, where=str(file.parent))
+    parts = [file.with_name(f"{stem}{at:0{width}}{of}{total}{ending}") for at in range(1, count + 1)]
+    missing = [other.name for other in parts if not other.is_file()]
+    if file.name in missing:  # a file that is given by name and is not there, or is none
+        return [file]
+    if missing:
+        got = f"no {_some(missing)}"
+        raise SpecError("safetensors", got=got, wanted=f"all {count} parts", where=str(file.parent))
+    return parts
+
+
+def _some(names: list[str]) -> str:
+    """The first of some names, and how many more there are."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 # ------------------------------------------------------------------------------------------------ one file
@@ -187,7 +229,7 @@ def _of_index(path: Path) -> tuple[Tensor, ...]:
     files = sorted(set(named.values()))
     missing = [name for name in files if not path.with_name(name).is_file()]
     if missing:
-        got = f"no {', '.join(missing[:3])}" + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+        got = f"no {_some(missing)}"
         raise SpecError("weight_map", got=got, wanted=f"all {len(files)} shards beside the index", where=str(path))
     tensors = _joined([path.with_name(name) for name in files], str(path))
     absent = named.keys() - {tensor.name for tensor in tensors}

@@ -18,6 +18,7 @@ from ..quantities import Count, PositiveCount
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+UNKNOWN_WEIGHTS = "unknown"  # the format of a configuration whose quantisation roofplan does not know
 SCHEMA = "roofplan/model/v1"
 TensorClass = Literal["attention", "mlp", "experts", "router", "norm", "embedding", "head", "other"]
 _CONFIG: dict[str, Any] = {"extra": "forbid"}
@@ -374,6 +375,7 @@ class ModelSpec:
     final_norms : gain vectors after the last layer
     norm_bias : every norm has a bias beside its gain
     checkpoint : what the weight files really store, where their header was read; it outranks ``weights``
+    assumed : what a reader had to take as given because the file does not say it; every answer repeats it as a warning
     """
 
     schema: Literal["roofplan/model/v1"]
@@ -396,6 +398,7 @@ class ModelSpec:
     other_parameters: tuple[OtherParameters, ...] = ()
     parts: tuple[Part, ...] = ()
     checkpoint: tuple[Stored, ...] = ()
+    assumed: tuple[str, ...] = ()
     notes: str = ""
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
 

@@ -37,10 +37,11 @@ class KvResult(Answer):
     def warnings(self) -> tuple[Notice, ...]:
         """A context beyond the model's."""
         limit = self.model.max_context
+        assumed = tuple(Notice("assumed", f"{self.model.name}: {text}") for text in self.model.assumed)
         if limit is None or self.context <= limit:
-            return ()
+            return assumed
         message = f"{self.context:,} tokens exceed the {limit:,} that {self.model.name} was published for"
-        return (Notice("context_exceeds_model", message),)
+        return (Notice("context_exceeds_model", message), *assumed)
 
     def inputs(self) -> dict[str, Any]:
         """What was asked."""

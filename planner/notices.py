@@ -43,12 +43,19 @@ _CAUSES = {
 }
 
 
+_ABSENT = {"head": "is it tied?"}
+
+
 def checkpoint_differences(model: ModelSpec) -> list[str]:
     """Where a checkpoint holds other parameters than the shape says, each with its likely cause."""
     if not model.checkpoint:
         return []
     counted = {str(kind): count for kind, count in count_parameters(model).by_class.items()}
-    said = []
+    present = {stored.kind for stored in model.checkpoint}
+    absent = [kind for kind, count in counted.items() if count and kind not in present and kind != "other"]
+    said = [
+        f"the checkpoint stores no {kind}: taken as 16 bits ({_ABSENT.get(kind, 'is it whole?')})" for kind in absent
+    ]
     for stored in model.checkpoint:
         if stored.kind in _CAUSES:
             said.append(f"the checkpoint also stores {stored.parameters:,} parameters of {_CAUSES[stored.kind]}")
@@ -73,6 +80,7 @@ def warnings_of(d: Deployment) -> list[Notice]:
         message = f"no link between {replica} x {d.hardware.name} is known: exchanges are taken as free"
         warnings.append(Notice("interconnect_unknown", message))
     main, used = d.formats.weights[main_class(d.model)], main_arithmetic(d)
+    warnings += [Notice("assumed", f"{d.model.name}: {text}") for text in d.model.assumed]
     warnings += [Notice("checkpoint_differs", message) for message in checkpoint_differences(d.model)]
     if not d.hardware.has_rates:
         message = f"no dense rate of {d.hardware.name} is known: memory is planned, times are not"

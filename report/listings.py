@@ -51,6 +51,10 @@ class Listing(Answer):
         """The rows."""
         return {"rows": self.rows}
 
+    def table(self) -> tuple[tuple[str, ...], tuple[dict[str, Any], ...]]:
+        """The rows under their keys, in the order in which they first come; without rows, under what people read."""
+        return tuple(dict.fromkeys(key for row in self.rows for key in row)) or self.header, self.rows
+
 
 def list_devices(devices: Iterable[HardwareSpec]) -> Listing:
     """One row a device: memory, bandwidth, 16-bit peak, ridge, price."""
@@ -84,7 +88,7 @@ def list_devices(devices: Iterable[HardwareSpec]) -> Listing:
             )
         )
     header = ("device", "memory", "bandwidth", "dense peak", "ridge FLOP/B", "USD per hour")
-    return Listing("hardware list", f"{len(rows)} devices", header, tuple(cells), tuple(rows))
+    return Listing("hardware list", _counted(len(rows), "device"), header, tuple(cells), tuple(rows))
 
 
 def list_models(models: Iterable[ModelSpec], kv_format: NumberFormat) -> Listing:
@@ -112,7 +116,7 @@ def list_models(models: Iterable[ModelSpec], kv_format: NumberFormat) -> Listing
             (m.name, show_parameters(counted.total), active, show_bytes(cache.bytes_per_token), context, m.weights)
         )
     header = ("model", "parameters", "active", "KV per token", "context", "weights")
-    return Listing("model list", f"{len(rows)} models", header, tuple(cells), tuple(rows))
+    return Listing("model list", _counted(len(rows), "model"), header, tuple(cells), tuple(rows))
 
 
 def list_findings(verb: str, noun: str, checked: int, findings: list[Finding]) -> Listing:
@@ -120,7 +124,9 @@ def list_findings(verb: str, noun: str, checked: int, findings: list[Finding]) -
     cells = tuple((finding.where, finding.rule, finding.message) for finding in findings)
     rows = tuple(dataclasses.asdict(finding) for finding in findings)
     verdict = (
-        f"{len(findings)} findings in {checked} {noun}" if findings else f"{checked} {noun} checked: nothing found"
+        f"{_counted(len(findings), 'finding')} in {_counted(checked, noun.removesuffix('s'))}"
+        if findings
+        else f"{_counted(checked, noun.removesuffix('s'))} checked: nothing found"
     )
     return Listing(verb, "Findings", ("entry", "rule", "what"), cells, rows, not findings, verdict)
 
@@ -140,11 +146,16 @@ def list_differences(first: ModelSpec, second: ModelSpec) -> Listing:
     differing = [
         (key, left.get(key, (None, "")), right.get(key, (None, ""))) for key in keys if left.get(key) != right.get(key)
     ]
-    rows = tuple({"key": key, first.name: a[0], second.name: b[0]} for key, a, b in differing)
+    names = (first.name, second.name) if first.name != second.name else (f"{first.name} (1)", f"{second.name} (2)")
+    rows = tuple({"key": key, names[0]: a[0], names[1]: b[0]} for key, a, b in differing)
     cells = tuple((key, a[1], b[1]) for key, a, b in differing)
-    verdict = f"{len(differing)} differences" if differing else "the same architecture"
-    header = ("key", first.name, second.name)
+    verdict = _counted(len(differing), "difference") if differing else "the same architecture"
+    header = ("key", *names)
     return Listing("model diff", f"{first.name} and {second.name}", header, cells, rows, not differing, verdict)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 _NOT_COMPARED = ("schema", "name", "title", "ids", "aliases", "sources", "notes")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..errors import show
 from ..planner.results import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ..planner.results import Answer
     from .sections import Report, Section
@@ -25,8 +25,33 @@ def to_json(answer: Answer, *, explain: bool = False) -> str:
     return json.dumps(envelope, sort_keys=True, allow_nan=False, indent=2) + "\n"
 
 
+@runtime_checkable
+class Tabular(Protocol):
+    """An answer that is a table: the names of its columns, and one mapping a row, in base units."""
+
+    def table(self) -> tuple[Sequence[str], Sequence[Mapping[str, Any]]]:
+        """Columns and rows."""
+        ...
+
+
 def to_csv(answer: Answer, *, explain: bool = False) -> str:
-    """One line a figure, named as in the JSON (``latency.tpot_s.expected``), in base units; explained ones with formula and numbers."""
+    """A table as it is; of any other answer one line a figure.
+
+    Figures are named as in the JSON (``latency.tpot_s.expected``) and in base units; explained ones have their formula and numbers.
+    """
+    return _table_lines(answer) if isinstance(answer, Tabular) else _figure_lines(answer, explain=explain)
+
+
+def _table_lines(answer: Tabular) -> str:
+    columns, rows = answer.table()
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([_cell(column) for column in columns])
+    writer.writerows([_cell(row.get(column)) for column in columns] for row in rows)
+    return text.getvalue()
+
+
+def _figure_lines(answer: Answer, *, explain: bool) -> str:
     derived = {line.figure: (line.formula, line.numbers) for line in answer.explain()} if explain else {}
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -56,8 +81,13 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, (int, float)):
         return repr(value)
-    text = show(value, 1000)
+    text = "; ".join(map(_entry, value)) if isinstance(value, (list, tuple)) else show(value, 1000)
     return f"'{text}" if text[:1] in "=+-@\t" and text else text
+
+
+def _entry(value: Any) -> str:
+    """An entry of a list that shares a cell."""
+    return show(value, 1000) if isinstance(value, str) else _cell(value)
 
 
 def to_markdown(report: Report) -> str:

@@ -68,3 +68,21 @@ def test_other_parameters_than_the_shape_has_are_named() -> None:
     )
     (notice,) = roofplan.size(odd, "rtx-4090").warnings
     assert "+7 attention parameters" in notice.message
+
+
+def test_a_class_that_the_checkpoint_lacks_is_named() -> None:
+    untied = models.load("llama-3.2-1b")
+    untied = replace(untied, tied_embeddings=False)
+    whole = stored_in(16, model=untied)
+    without = replace(whole, checkpoint=tuple(part for part in whole.checkpoint if part.kind != "head"))
+    assert roofplan.size(whole, "rtx-4090").warnings == ()
+    (notice,) = roofplan.size(without, "rtx-4090").warnings
+    assert notice.message == "the checkpoint stores no head: taken as 16 bits (is it tied?)"
+
+
+def test_a_checkpoint_says_what_an_unknown_quantisation_does_not() -> None:
+    unknown = replace(MODEL, weights="unknown", assumed=("its quantisation is not known (mystery)",))
+    with pytest.raises(roofplan.RoofplanError, match="weight files beside"):
+        roofplan.size(unknown, "rtx-4090")
+    stored = replace(unknown, checkpoint=stored_in(4.5).checkpoint)
+    assert roofplan.size(stored, "rtx-4090").model.weights_bytes == sum(part.bytes for part in stored.checkpoint)

@@ -58,13 +58,39 @@ def windowed(c: Config, mixer: Attention) -> Attention:
     return replace(mixer, kind="sliding", window=window) if bites else mixer
 
 
+_FULL = {"full_attention", "attention"}
+_LOCAL = {
+    "sliding": {"sliding_attention"},
+    "chunked": {"chunked_attention"},
+    "recurrent": {"linear_attention", "mamba"},
+    "full": {"sliding_attention"},  # a window that is switched off
+}
+
+
 def by_layer_types(c: Config, full: Any, local: Any, *, every: int, full_first: bool = False) -> list[Any]:
     """Choose between two mixers layer by layer: by ``layer_types`` where the file lists them, else every ``every``-th layer is full."""
     count = num_layers(c)
-    listed = c.items("layer_types", count)
+    listed = layer_types(c, _FULL | _LOCAL[local.kind])
     if listed:
-        return [full if str(kind).startswith("full") else local for kind in listed[:count]]
+        return [full if kind in _FULL else local for kind in listed]
     return [full if (i % every == 0 if full_first else (i + 1) % every == 0) else local for i in range(count)]
+
+
+def layer_types(c: Config, known: set[str]) -> list[str]:
+    """Read ``layer_types``: one known kind for each layer, and after them perhaps those of draft layers; empty where it is absent.
+
+    Raises
+    ------
+    SpecError : for kinds that the family does not have, and for a list of another length
+    """
+    count, drafts = num_layers(c), c.optional("num_nextn_predict_layers", "mtp_num_hidden_layers", zero=True) or 0
+    listed = c.items("layer_types", count)
+    for kind in listed:
+        if kind not in known:
+            raise c.error("layer_types", got=repr(kind), wanted=f"{' or '.join(sorted(known))}")
+    if len(listed) > count + drafts:
+        raise c.error("layer_types", got=f"{len(listed)} entries", wanted=f"one for each of {count} layers")
+    return listed[:count]
 
 
 def gated(c: Config, *, bias: bool = False, width: int | None = None) -> Mlp:
@@ -127,8 +153,8 @@ def experts(c: Config, **changes: Any) -> Moe:
     """Routed experts from the usual keys; ``changes`` override fields."""
     usual: dict[str, Any] = {
         "kind": "moe",
-        "num_experts": c.count("n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts"),
-        "experts_per_token": changes.get("experts_per_token") or c.count(*_EXPERTS_PER_TOKEN),
+        "num_experts": c.agreed("n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts"),
+        "experts_per_token": changes.get("experts_per_token") or c.agreed(*_EXPERTS_PER_TOKEN),
         "intermediate_size": changes.get("intermediate_size") or c.count("moe_intermediate_size", "intermediate_size"),
     }
     return Moe(**{**usual, **changes})

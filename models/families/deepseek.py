@@ -14,7 +14,8 @@ def deepseek(c: Config) -> Shape:
     V1 has the usual attention, the others latent attention; V3.2 adds an indexer to each layer. Routers that score with a sigmoid have a
     correction bias.
     """
-    mixer = latent(c, indexer=_indexer(c)) if c.optional("kv_lora_rank") else attention(c)
+    first = c.text("model_type", default="") == "deepseek"
+    mixer = attention(c) if first else latent(c, indexer=_indexer(c))
     width = c.count("moe_intermediate_size")
     shared = shared_expert(width * (c.optional("n_shared_experts", zero=True) or 0))
     moe = experts(c, shared=shared, correction_bias=c.text("scoring_func", default="") == "sigmoid")
@@ -35,6 +36,8 @@ def deepseek_v4(c: Config) -> Shape:
     Layers that keep one entry per 4 tokens have an overlapping compressor and an indexer.
     """
     count, ratios = num_layers(c), c.items("compress_ratios", num_layers(c))
+    if not ratios:
+        raise c.error("compress_ratios", got="nothing", wanted=f"one for each of {count} layers")
     moe = experts(
         c,
         shared=shared_expert(c.count("moe_intermediate_size") * c.count("n_shared_experts")),
@@ -53,9 +56,9 @@ def deepseek_v4(c: Config) -> Shape:
     )
 
 
-def _compressed(c: Config, ratio: object) -> CompressedAttention:
-    if not isinstance(ratio, int) or ratio < 0:
-        raise c.error("compress_ratios", got=repr(ratio), wanted="whole numbers")
+def _compressed(c: Config, ratio: int) -> CompressedAttention:
+    if isinstance(ratio, bool) or ratio not in _RATIOS:
+        raise c.error("compress_ratios", got=repr(ratio), wanted=f"one of {', '.join(map(str, _RATIOS))}")
     fine = ratio == _FINE_RATIO
     return CompressedAttention(
         kind="compressed",
@@ -72,3 +75,4 @@ def _compressed(c: Config, ratio: object) -> CompressedAttention:
 
 
 _FINE_RATIO = 4
+_RATIOS = (0, _FINE_RATIO, 128)

@@ -53,7 +53,7 @@ def gemma4(c: Config) -> Shape:
         qk_norm=True,
         projections="k" if c.flag("attention_k_eq_v") else "kv",
     )
-    count, shared = num_layers(c), c.optional("num_kv_shared_layers", zero=True) or 0
+    count, shared = num_layers(c), _shared_layers(c)
     width = c.count("intermediate_size")
     layers = []
     per_layer = c.optional("hidden_size_per_layer_input", zero=True) or 0
@@ -68,6 +68,14 @@ def gemma4(c: Config) -> Shape:
         else:
             layers.append(LayerGroup(count=1, attention=(own,), mlp=(dense,), norms=5 if per_layer else 4))
     return Shape(layers, tied_by_default=True, other=_per_layer_inputs(c, count, per_layer))
+
+
+def _shared_layers(c: Config) -> int:
+    """How many of the last layers read an earlier layer's cache: at most all but one."""
+    shared = c.optional("num_kv_shared_layers", zero=True) or 0
+    if shared >= num_layers(c):
+        raise c.error("num_kv_shared_layers", got=shared, wanted=f"fewer than the {num_layers(c)} layers")
+    return shared
 
 
 def _per_layer_inputs(c: Config, count: int, size: int) -> list[tuple[str, int, bool, str]]:
@@ -92,7 +100,7 @@ def gemma3n(c: Config) -> Shape:
     """
     full = attention(c, qk_norm=True)
     local = replace(full, kind="sliding", window=c.count("sliding_window"))
-    count, shared = num_layers(c), c.optional("num_kv_shared_layers", zero=True) or 0
+    count, shared = num_layers(c), _shared_layers(c)
     mlp = gated(c, width=uniform(c, "intermediate_size"))
     mixers = by_layer_types(c, full, local, every=5)
     layers = [

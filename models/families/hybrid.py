@@ -11,6 +11,7 @@ from ._parts import (
     experts,
     gated,
     latent,
+    layer_types,
     lightning,
     mamba1,
     mamba2,
@@ -36,6 +37,9 @@ def jamba(c: Config) -> Shape:
     moe = experts(c, intermediate_size=c.count("intermediate_size"))
     every, offset = c.count("attn_layer_period"), c.optional("attn_layer_offset", zero=True) or 0
     sparse, first = c.count("expert_layer_period"), c.optional("expert_layer_offset", zero=True) or 0
+    for key, position, period in (("attn_layer_offset", offset, every), ("expert_layer_offset", first, sparse)):
+        if position >= period:
+            raise c.error(key, got=position, wanted=f"less than the period, {period}")
     return Shape(
         [
             LayerGroup(
@@ -76,7 +80,7 @@ def granite4(c: Config) -> Shape:
     """Granite 4: attention where ``layer_types`` says so, else Mamba-2; experts with a shared one, or only the shared one as an MLP."""
     recurrent = _mamba2(c)
     count, width = num_layers(c), c.count("shared_intermediate_size")
-    listed = c.items("layer_types", count) or _counted(c, "layer_types_counts")
+    listed = layer_types(c, {"attention", "mamba"}) or _counted(c, "layer_types_counts")
     sparse = c.optional("num_local_experts", zero=True)
     part = (
         experts(c, intermediate_size=c.count("intermediate_size"), shared=shared_expert(width))
@@ -94,6 +98,9 @@ def granite4(c: Config) -> Shape:
 def _counted(c: Config, key: str) -> list[str]:
     """Kinds of layers, where a file gives only how many there are of each."""
     counts = Config(c.document, c.mapping(key), (*c.path, key))
+    unknown = set(counts.data) - {"attention", "mamba"}
+    if unknown:
+        raise c.error(key, got=f"{min(map(str, unknown))!r}", wanted="attention or mamba")
     return [kind for kind in counts.data for _ in range(counts.count(kind, largest=MOST_LAYERS))]
 
 
@@ -117,14 +124,11 @@ def kimi_linear(c: Config) -> Shape:
         settings.count("short_conv_kernel_size"),
         full_rank_gate=settings.flag("use_full_rank_gate"),
     )
-    listed = settings.items("full_attn_layers")
-    full_layers = (
-        set(listed)
-        if listed
-        else set(range(count - settings.count("full_attn_layers_count", largest=count) + 1, count + 1))
-    )
+    full_layers = settings.layers("full_attn_layers", count, first=1)
+    if not full_layers:
+        full_layers = set(range(count - settings.count("full_attn_layers_count", largest=count), count))
     own = latent(c, output_gate=c.flag("mla_use_output_gate"))
-    mixers = [own if i + 1 in full_layers else recurrent for i in range(count)]
+    mixers = [own if i in full_layers else recurrent for i in range(count)]
     shared = shared_expert(c.count("moe_intermediate_size") * (c.optional("num_shared_experts", zero=True) or 0))
     moe = experts(
         c,

@@ -35,9 +35,11 @@ def llama_with_layer_norms(c: Config) -> Shape:
 @family("mistral", "mixtral", "ministral3")
 def mistral(c: Config) -> Shape:
     """Mistral and Mixtral: a window on all layers where one below the context is set (Mistral 7B v0.1), experts where they are listed."""
-    mixer = windowed(c, attention(c))
-    mlp = experts(c, intermediate_size=c.count("intermediate_size")) if c.optional("num_local_experts") else gated(c)
-    return Shape([LayerGroup(count=1, attention=(mixer,), mlp=(mlp,))] * num_layers(c))
+    full, sparse = attention(c), c.text("model_type", default="") == "mixtral" or c.optional("num_local_experts")
+    local = windowed(c, full)
+    mixers = by_layer_types(c, full, local, every=1) if c.items("layer_types") else [local] * num_layers(c)
+    mlp = experts(c, intermediate_size=c.count("intermediate_size")) if sparse else gated(c)
+    return Shape([LayerGroup(count=1, attention=(mixer,), mlp=(mlp,)) for mixer in mixers])
 
 
 @family("llama4", "llama4_text")
@@ -59,7 +61,7 @@ def llama4(c: Config) -> Shape:
 @family("mllama", "mllama_text_model")
 def mllama(c: Config) -> Shape:
     """Llama 3.2 Vision: some layers attend to the image tokens only (with norms on their queries and keys, and two scalar gates)."""
-    own, crossing = attention(c), c.items("cross_attention_layers")
+    own, crossing = attention(c), c.layers("cross_attention_layers", num_layers(c))
     cross = CrossAttention(
         kind="cross",
         num_heads=own.num_heads,

@@ -45,6 +45,8 @@ def grok(c: Config) -> Shape:
 @family("hunyuan_v1_moe")
 def hunyuan(c: Config) -> Shape:
     """Hunyuan A13B: sizes given once per layer, norms on queries and keys, shared experts, tied head."""
+    if c.flag("use_cla"):
+        raise c.error("use_cla", got="true", wanted="false: attention that shares caches across layers is not read")
     width = uniform(c, "moe_intermediate_size")
     shared = shared_expert(width * uniform(c, "num_shared_expert"))
     moe = experts(c, intermediate_size=width, experts_per_token=uniform(c, "moe_topk"), shared=shared)

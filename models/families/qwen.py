@@ -24,12 +24,15 @@ def qwen(c: Config) -> Shape:
 
     ``sliding_window`` is ignored unless ``use_sliding_window`` is set, and then bites from layer ``max_window_layers`` on.
     """
-    full, count = attention(c, **_kind(c)), num_layers(c)
+    full, count, mlp = attention(c, **_kind(c)), num_layers(c), gated(c)
     windowed = c.flag("use_sliding_window") and c.optional("sliding_window") is not None
     local = replace(full, kind="sliding", window=c.count("sliding_window")) if windowed else full
-    first = (c.optional("max_window_layers", zero=True) or 0) if windowed else count
-    mlp = gated(c)
-    return Shape([LayerGroup(count=1, attention=(full if i < first else local,), mlp=(mlp,)) for i in range(count)])
+    if c.items("layer_types"):
+        mixers = by_layer_types(c, full, local, every=1)
+    else:
+        first = c.optional("max_window_layers", zero=True) or 0
+        mixers = [full if i < first else local for i in range(count)]
+    return Shape([LayerGroup(count=1, attention=(mixer,), mlp=(mlp,)) for mixer in mixers])
 
 
 @family("qwen2_moe", "qwen3_moe", "qwen3_vl_moe_text")
@@ -37,7 +40,7 @@ def qwen_moe(c: Config) -> Shape:
     """Qwen with experts on every ``decoder_sparse_step``-th layer but those of ``mlp_only_layers``; Qwen 2 adds a gated shared expert."""
     width = c.optional("shared_expert_intermediate_size") if _kind(c).get("qk_norm") is None else None
     moe = experts(c, shared=shared_expert(width, gate=True))
-    step, dense = c.count("decoder_sparse_step", default=1), set(c.items("mlp_only_layers"))
+    step, dense = c.count("decoder_sparse_step", default=1), c.layers("mlp_only_layers", num_layers(c))
     mixer = attention(c, **_kind(c))
     sparse = [i not in dense and (i + 1) % step == 0 for i in range(num_layers(c))]
     return Shape([LayerGroup(count=1, attention=(mixer,), mlp=(moe if is_moe else gated(c),)) for is_moe in sparse])

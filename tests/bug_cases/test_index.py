@@ -10,7 +10,7 @@ from pathlib import Path
 
 # All cases of groups A, B and D, and those of C and E that need no engine profile.
 # fmt: off
-CASES = {1, 2, 3, 4, 5, 7, 8, 9, 11, 12, 13, 17, 19, 20, 22, 23, 24, 26, 27, 30, 31, 32, 37, 42, 43, 44, 46, 48, 50, 51, 52, 54, 58, 61}
+CASES = {1, 2, 3, 4, 5, 7, 8, 9, 11, 12, 13, 17, 19, 20, 22, 23, 24, 26, 27, 30, 31, 32, 37, 39, 42, 43, 44, 46, 48, 50, 51, 52, 54, 58, 61}
 # fmt: on
 
 

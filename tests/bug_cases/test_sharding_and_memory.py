@@ -188,3 +188,11 @@ def test_case_32_memory_counts_all_experts_and_work_the_active_ones() -> None:
 )
 def test_case_32_gigabytes_in_4_bits(name: str, weights: str, low: float, high: float) -> None:
     assert low < roofplan.size(name, "h100", weights=weights).model.weights_bytes / GB < high
+
+
+def test_case_39_unified_memory_is_counted_once() -> None:
+    shared = [device for device in map(hardware.load, hardware.CATALOGUE.slugs()) if device.memory.shared_with_host]
+    assert len(shared) > 10
+    for device in shared:
+        assert device.memory.total_bytes <= device.memory.nameplate, device.name
+        assert roofplan.size("gpt2", device).memory.total_bytes <= device.memory.nameplate

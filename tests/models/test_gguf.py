@@ -39,7 +39,7 @@ def test_a_llama_in_all_layouts(tmp_path: Path, version: int, order: str, alignm
     wanted = from_config(model_type="llama", num_attention_heads=4, num_key_value_heads=2, intermediate_size=512)
     assert_same_shape(spec, wanted)
     assert_exact(spec, TENSORS)
-    assert (spec.name, spec.title, spec.ids, spec.notes) == ("a-llama", "A llama", (), "")
+    assert (spec.name, spec.title, spec.ids, " ".join(spec.assumed)) == ("a-llama", "A llama", (), "")
     assert [(source.kind, source.source) for source in spec.sources] == [("user", "model.gguf")]
     assert {part.kind: part.types for part in spec.checkpoint} == {
         **dict.fromkeys(("attention", "mlp", "embedding", "head"), "Q4_K"),
@@ -132,7 +132,7 @@ def test_the_table_outranks_what_is_said_of_the_vocabulary(tmp_path: Path) -> No
     keys = KEYS | {"llama.vocab_size": 900, "tokenizer.ggml.tokens": ["a"] * 900}
     spec = model(tmp_path, keys, [BLOCK] * LAYERS)
     assert spec.vocab_size == VOCAB
-    assert "vocab_size is 900" in spec.notes
+    assert "vocab_size is 900" in " ".join(spec.assumed)
 
 
 def test_names(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_latent_attention(tmp_path: Path, split: bool, q_lora: bool) -> None:  #
         scoring_func="sigmoid",
     )
     assert_same_shape(spec, wanted)
-    assert ("caches expanded keys" in spec.notes) is not split
+    assert ("caches expanded keys" in " ".join(spec.assumed)) is not split
 
 
 def test_sparse_attention_with_an_indexer(tmp_path: Path) -> None:
@@ -330,7 +330,7 @@ def test_a_window_without_a_known_pattern_is_said(tmp_path: Path) -> None:
     keys = model_keys("unheard", HIDDEN, LAYERS, 4, 2, attention__sliding_window=128)
     spec = model(tmp_path, keys, [BLOCK] * LAYERS)
     assert {m.kind for m in attentions(spec)} == {"full"}
-    assert "does not say for which layers" in spec.notes
+    assert "does not say for which layers" in " ".join(spec.assumed)
 
 
 def test_llama_4_is_chunked_without_saying_so(tmp_path: Path) -> None:

@@ -77,6 +77,41 @@ def test_a_folder_of_shards_without_an_index(tmp_path: Path) -> None:
     assert models.load(str(tmp_path)).checkpoint == wanted.checkpoint
 
 
+def test_a_part_without_an_index_brings_its_siblings(tmp_path: Path) -> None:
+    wanted = models.load(str(repository(tmp_path, LLAMA, shards=2)))
+    (tmp_path / INDEX).unlink()
+    assert models.load(str(tmp_path / "model-00002-of-00002.safetensors")).checkpoint == wanted.checkpoint
+
+
+@pytest.mark.parametrize("name", ["", "model-00001-of-00003.safetensors"])
+def test_a_missing_part_without_an_index_is_named(tmp_path: Path, name: str) -> None:
+    repository(tmp_path, LLAMA, shards=3)
+    (tmp_path / INDEX).unlink()
+    (tmp_path / "model-00002-of-00003.safetensors").unlink()
+    with pytest.raises(SpecError, match=r"got no model-00002-of-00003\.safetensors, want all 3 parts"):
+        models.load(str(tmp_path / name))
+
+
+def test_a_part_with_a_number_that_its_set_does_not_have(tmp_path: Path) -> None:
+    repository(tmp_path, LLAMA)
+    (tmp_path / "model.safetensors").rename(tmp_path / "model-00003-of-00002.safetensors")
+    with pytest.raises(SpecError, match=r"got model-00003-of-00002\.safetensors, want a part of 1 to 2"):
+        models.load(str(tmp_path))
+
+
+def test_an_adapter_in_the_folder_is_not_part_of_the_weights(tmp_path: Path) -> None:
+    wanted = models.load(str(repository(tmp_path, LLAMA)))
+    lora = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
+    write_safetensors(tmp_path / "adapter_model.safetensors", {lora: ("BF16", (8, 64))})
+    assert models.load(str(tmp_path)).checkpoint == wanted.checkpoint
+
+
+def test_an_adapter_alone_is_no_checkpoint(tmp_path: Path) -> None:
+    repository(tmp_path, LLAMA)
+    (tmp_path / "model.safetensors").rename(tmp_path / "adapter_model.safetensors")
+    assert models.load(str(tmp_path)).checkpoint == ()
+
+
 def test_weights_without_a_configuration(tmp_path: Path) -> None:
     path = write_safetensors(tmp_path / "model.safetensors", LLAMA)
     for name in (path, tmp_path):

@@ -1,46 +1,20 @@
 """Every trap of a configuration's fields, one test each: what the key seems to say, and what it means."""
 
 import json
-from typing import Any
 
 import pytest
 import reference
 from shapes import number_format
+from traps import GEMMA3, LLAMA, QWEN3, config, layers_of, mixers, parts
 
+import roofplan
 from roofplan import models
 from roofplan.documents import Document
-from roofplan.errors import SpecError, UnknownNameError
-from roofplan.models.spec import Attention, LatentAttention, Mlp, ModelSpec, Moe, Recurrent
+from roofplan.errors import DomainError, SpecError, UnknownNameError
+from roofplan.models.spec import Attention, LatentAttention, Mlp, Moe, Recurrent
 from roofplan.planner.costs import Load
 from roofplan.planner.kv_cache import cache_layout
 from roofplan.planner.parameters import count_parameters
-
-
-def config(hf_id: str, **changes: Any) -> ModelSpec:
-    """Read a configuration of the collection with some keys changed; a key set to ... is removed."""
-    data = json.loads(reference.config_path(hf_id).read_text(encoding="utf-8"))
-    inner = next((key for key in ("text_config",) if key in data and "hidden_size" in data[key]), None)
-    target = data[inner] if inner else data
-    for key, value in changes.items():
-        target.pop(key, None)
-        if value is not ...:
-            target[key] = value
-    return models.from_document(Document(data, "config.json"))
-
-
-def mixers(spec: ModelSpec) -> list[Any]:
-    return [mixer for group in spec.layers for mixer in group.attention]
-
-
-def parts(spec: ModelSpec) -> list[Any]:
-    return [part for group in spec.layers for part in group.mlp]
-
-
-def layers_of(spec: ModelSpec, kind: str) -> int:
-    return sum(group.count for group in spec.layers for mixer in group.attention if mixer.kind == kind)
-
-
-LLAMA, QWEN3, GEMMA3 = "meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-32B", "google/gemma-3-27b-it"
 
 
 class TestHeads:
@@ -405,9 +379,12 @@ class TestQuantisation:
         outer = {"text_config": inner, "quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128}}
         assert models.from_document(Document(outer, "config.json")).weights == "int4-g128"
 
-    def test_an_unknown_method_is_an_error(self) -> None:
-        with pytest.raises(SpecError, match="a known quantisation"):
-            config(LLAMA, quantization_config={"quant_method": "mystery"})
+    def test_an_unknown_method_needs_another_source(self) -> None:
+        spec = config(LLAMA, quantization_config={"quant_method": "mystery"})
+        assert roofplan.kv(spec).whole.bytes_per_token == 131072
+        with pytest.raises(DomainError, match="its quantisation is not known"):
+            roofplan.size(spec, "h100")
+        assert roofplan.size(spec, "h100", weights="int4").fits
 
 
 class TestUnknown:

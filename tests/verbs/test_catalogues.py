@@ -1,5 +1,7 @@
 """``roofplan hardware`` and ``roofplan model`` through the installed console script."""
 
+import csv
+import io
 import json
 from pathlib import Path
 
@@ -81,6 +83,51 @@ def test_differences_are_listed_and_exit_1() -> None:
     keys = {row["key"] for row in json.loads(done.stdout)["result"]["rows"]}
     assert {"hidden_size", "layers.0.count", "layers.0.attention.0.num_heads"} <= keys
     assert "name" not in keys
+
+
+def table(*words: str) -> list[dict[str, str]]:
+    """The rows of a listing in CSV."""
+    return list(csv.DictReader(io.StringIO(run(*words, "--format", "csv").stdout)))
+
+
+def test_a_listing_in_csv_is_a_table_of_its_rows() -> None:
+    devices = table("hardware", "list")
+    assert [row["name"] for row in devices] == hardware.CATALOGUE.slugs()
+    h100 = next(row for row in devices if row["name"] == "h100-sxm5-80gb")
+    assert (int(h100["memory_bytes"]), float(h100["peak_flop_per_s"])) == (81559 * 2**20, 989.4e12)
+    assert all(None not in row and None not in row.values() for row in devices)
+
+
+def test_a_list_in_a_cell_of_csv_is_joined() -> None:
+    (row,) = table("model", "list", "meta-llama/Llama-2-13b-hf")
+    assert row["ids"] == "meta-llama/Llama-2-13b-hf; meta-llama/Llama-2-13b-chat-hf"
+    assert int(row["max_context"]) == 4096
+
+
+def test_other_listings_in_csv() -> None:
+    shown = {row["key"]: row["value"] for row in table("model", "show", "llama-3.1-8b")}
+    assert shown["hidden_size"] == "4096"
+    (layers,) = (row for row in table("model", "diff", "llama-3.1-8b", "llama-3-70b") if row["key"] == "layers.0.count")
+    assert (layers["llama-3.1-8b"], layers["llama-3-70b"]) == ("32", "80")
+
+
+def test_an_empty_listing_in_csv_is_a_header() -> None:
+    assert run("model", "lint", "gpt2", "--format", "csv").stdout == "entry,rule,what\n"
+
+
+def test_one_difference_is_no_differences(tmp_path: Path) -> None:
+    source = (models.CATALOGUE.folder / "llama-3.1-8b.yaml").read_text(encoding="utf-8")
+    changed = tmp_path / "changed.yaml"
+    changed.write_text(source.replace("vocab_size: 128256", "vocab_size: 128257"))
+    assert "1 difference\n" in run("model", "diff", "llama-3.1-8b", str(changed)).stdout
+    (row,) = table("model", "diff", "llama-3.1-8b", str(changed))
+    assert row == {"key": "vocab_size", "llama-3.1-8b (1)": "128256", "llama-3.1-8b (2)": "128257"}
+
+
+@pytest.mark.parametrize("name", ["DeepSeek-R1-FP4", "nvidia/DeepSeek-R1-FP4"])
+def test_a_name_of_a_quantised_variant_implies_its_format(name: str) -> None:
+    assert models.load(name).weights == "mlp=nvfp4,experts=nvfp4"
+    assert models.load("deepseek-r1").weights == "fp8-block128"
 
 
 @pytest.mark.parametrize(
