@@ -107,7 +107,7 @@ def test_an_error_names_place_subject_finding_wish_and_hint() -> None:
     ],
 )
 def test_parts_that_are_missing_leave_no_trace(parts: dict[str, object], line: str) -> None:
-    assert str(RoofplanError("what", **parts)) == line  # type: ignore[arg-type]
+    assert str(RoofplanError("what", **parts)) == line
 
 
 PART = st.text(EVERYTHING, max_size=300)

@@ -353,7 +353,7 @@ def test_what_is_printed_is_near_the_figure(value: float) -> None:
 @pytest.mark.parametrize("printed", [q.show_bytes, q.show_bandwidth, q.show_compute, q.show_flop, q.show_time])
 def test_a_printed_figure_always_ends_in_a_unit(printed: object) -> None:
     for exponent in range(-30, 31):
-        assert re.fullmatch(r"[0-9][0-9,.e-]* [A-Za-z/]+", printed(10.0**exponent))  # type: ignore[operator]
+        assert re.fullmatch(r"[0-9][0-9,.e-]* [A-Za-z/]+", printed(10.0**exponent))
 
 
 @pytest.mark.parametrize(

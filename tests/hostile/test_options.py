@@ -112,7 +112,7 @@ def test_hostile_words_are_refused_in_one_line(name: str, outcomes: dict[str, Ou
 
 
 def test_every_numeric_option_is_tried() -> None:
-    verbs = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    verbs = typer.main.get_command(app).commands
     numeric = {"TOKENS", "N", "FRACTION", "SIZE"}
     for verb in ("size", "kv"):
         there = {option.opts[0] for option in verbs[verb].params if option.metavar in numeric}

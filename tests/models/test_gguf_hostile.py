@@ -48,7 +48,7 @@ F16_ID, REMOVED_ID, UNKNOWN_ID = 1, 4, 99
 
 
 def one_tensor(name: str | bytes = "t", sides: Sides = (32,), type_id: int = 0, offset: int = 0) -> bytes:
-    return ONE + info(name, sides, type_id, offset) + bytes(512)  # type: ignore[arg-type]  # bytes that are no text too
+    return ONE + info(name, sides, type_id, offset) + bytes(512)  # bytes that are no text too
 
 
 def one_key(content: bytes) -> bytes:

@@ -130,7 +130,7 @@ def small(hidden: int, width: int, *, tied: bool = False, qk_norm: bool = False)
 @pytest.mark.parametrize("qk_norm", [False, True])
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("name", ["F16", "F32", "Q8_0", "Q6_K"])
-def test_the_same_bytes_as_a_file_of_the_same_types(tmp_path, name: str, tied: bool, qk_norm: bool) -> None:  # type: ignore[no-untyped-def]
+def test_the_same_bytes_as_a_file_of_the_same_types(tmp_path, name: str, tied: bool, qk_norm: bool) -> None:
     gains = {"attn_q_norm.weight": (64,), "attn_k_norm.weight": (64,)} if qk_norm else {}
     block = attention(256, 256, 128) | mlp(256, 512) | norms(256) | gains
     tensors = model_tensors(256, 1000, [block] * 4, name, tied=tied)

@@ -160,7 +160,7 @@ def test_distinct_experts_are_bounded_and_grow(tokens: int, num_experts: int, da
 )
 def test_expert_formulas_state_their_domain(call: object) -> None:
     with pytest.raises(DomainError):
-        call()  # type: ignore[operator]
+        call()
 
 
 def test_recurrent_state() -> None:  # F2.11

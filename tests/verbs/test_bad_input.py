@@ -186,5 +186,5 @@ def test_the_library_refuses_what_the_command_line_refuses(
     options: dict[str, object], kind: type[RoofplanError]
 ) -> None:
     with pytest.raises(kind) as caught:
-        roofplan.size("gpt2", "h100", **options)  # type: ignore[arg-type]
+        roofplan.size("gpt2", "h100", **options)
     assert str(caught.value).isprintable()
