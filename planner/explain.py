@@ -14,8 +14,9 @@ from .results import Explanation
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .figures import Times
     from .ranges import Range
-    from .sizing import SizeResult, Times
+    from .sizing import SizeResult
 
 
 def explain_size(r: SizeResult) -> tuple[Explanation, ...]:

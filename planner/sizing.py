@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .batching import compute_bound_batch, critical_context, crossover_batch
 from .costs import Load
-from .kv_cache import CacheLayout, cache_layout
+from .figures import (
+    IntensityFigures,
+    KvFigures,
+    LatencyFigures,
+    ModelFigures,
+    RankFigures,
+    ThroughputFigures,
+    Times,
+    WorkFigures,
+)
+from .kv_cache import cache_layout
 from .latency import SteadyState, chunks, prefill_s, steady_state
 from .memory import Capacity, MemoryPlan, plan_capacity, plan_memory, rank_cache
 from .notices import achieved_shares, assumptions_of, main_arithmetic, warnings_of
@@ -23,107 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .deployment import Deployment
-    from .parameters import ParameterCount
 
 READING_TOKENS_PER_S = 10.0  # a fast reader takes in 5 to 10 tokens per second
 
 Limit = Literal["compute", "weight_bandwidth", "kv_bandwidth", "interconnect", "overhead", "capacity"]
-
-
-@dataclass(frozen=True, slots=True)
-class ModelFigures:
-    """Parameters, and bytes of the weights: of one replica as stored, and of one decode step as read."""
-
-    parameters_total: int
-    parameters_active: int
-    weights_bytes: int
-    weights_bytes_read_per_step: float
-
-
-@dataclass(frozen=True, slots=True)
-class KvFigures:
-    """Bytes of the cache of one sequence over a whole replica, and per device."""
-
-    bytes_per_token: int
-    index_bytes_per_token: int
-    fixed_bytes_per_sequence: int
-    bytes_per_sequence: int
-    bytes_per_token_per_device: int
-    bytes_per_sequence_per_device: int
-
-
-@dataclass(frozen=True, slots=True)
-class LatencyFigures:
-    """Seconds. ``ttft_s`` is at the asked concurrency with waiting and interference, ``ttft_alone_s`` on an idle server.
-
-    ``tpot_s`` is None for an output of one token, which has no gap.
-    """
-
-    ttft_s: Range
-    ttft_alone_s: Range
-    tpot_s: Range | None
-    itl_s: Range
-    e2e_s: Range
-
-
-@dataclass(frozen=True, slots=True)
-class ThroughputFigures:
-    """Tokens per second over all devices, and of one user while tokens stream (None where none do)."""
-
-    output_tokens_per_s: Range
-    total_tokens_per_s: Range
-    per_user_tokens_per_s: Range | None
-
-
-@dataclass(frozen=True, slots=True)
-class IntensityFigures:
-    """FLOP per byte of a prefill and of a decode step (weights, cache and token vectors; formula F1.7), and the ridge of the device."""
-
-    prefill_flop_per_byte: float
-    decode_flop_per_byte: float
-    ridge_flop_per_byte: float | None
-    arithmetic: str
-
-
-@dataclass(frozen=True, slots=True)
-class WorkFigures:
-    """FLOP of a prefill and of a decode step, and the whole-step bounds of the deployment, in seconds.
-
-    ``crossover_batch`` (cache bytes equal weight bytes) and ``critical_context`` are those of one tensor-parallel rank, which holds copies
-    of what cannot be divided.
-    """
-
-    prefill_flop: float
-    decode_flop: float
-    prefill_whole_step_s: float
-    decode_whole_step_s: float
-    crossover_batch: float | None
-    critical_context: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class RankFigures:
-    """What the closed forms of batching see of one tensor-parallel rank: its weights, its cache of a sequence, its parameters per token."""
-
-    weight_bytes: int
-    cache: CacheLayout
-    parameters: float
-
-    @classmethod
-    def of(cls, d: Deployment, parameters: ParameterCount) -> RankFigures:
-        """Those of the fullest rank of a deployment."""
-        layout = replace(d.layout, pp=1)  # the stages of a pipeline divide weights and cache alike
-        cache = cache_layout(d.model, d.formats.kv, layout)
-        return cls(stored_bytes(d.model, d.formats, layout), cache, parameters.active / layout.tp)
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """Everything that needs at least one sequence to fit."""
-
-    states: tuple[SteadyState, ...]  # nominal, best, expected, worst
-    latency: LatencyFigures
-    throughput: ThroughputFigures
 
 
 @dataclass(frozen=True, slots=True)
