@@ -267,14 +267,14 @@ def _times(d: Deployment, models: tuple[StepModel, ...], slots: int) -> Times:
         for model in models
     )
 
-    def spread(figure: Callable[[SteadyState], float]) -> Range:
-        return Range.of(lambda index: figure(states[index]))
+    def spread(figure: Callable[[SteadyState], float], better: Callable[..., float] = min) -> Range:
+        return Range.of(lambda index: figure(states[index]), better)
 
     workload = d.workload
     streams = workload.output > 1
     # Replicas that the asked concurrency does not fill evenly run fewer than the fullest one.
     running = min(workload.concurrency, d.layout.dp * states[0].running)
-    requests = spread(lambda state: running / (state.e2e_s - state.queue_s))
+    requests = spread(lambda state: running / (state.e2e_s - state.queue_s), max)
     return Times(
         states,
         LatencyFigures(
@@ -287,7 +287,7 @@ def _times(d: Deployment, models: tuple[StepModel, ...], slots: int) -> Times:
         ThroughputFigures(
             requests.scaled(workload.output),
             requests.scaled(workload.length),
-            spread(lambda state: 1 / (state.tpot_s or math.inf)) if streams else None,
+            spread(lambda state: 1 / (state.tpot_s or math.inf), max) if streams else None,
         ),
     )
 
