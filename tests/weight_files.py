@@ -223,19 +223,28 @@ def write_safetensors(path: Path, tensors: dict[str, tuple[str, Sides]]) -> Path
 
 
 def cost_of_refusing(read: Callable[[Path], object], path: Path) -> tuple[str, float, float]:
-    """What a file is refused with, the peak of memory in MiB, and the best of three times, which other processes disturb least."""
-    times = []
-    for _ in range(3):
-        begin = time.perf_counter()
-        _refusal(read, path)
-        times.append(time.perf_counter() - begin)
-        if times[-1] < 0.1:
-            break
+    """What a file is refused with, the peak of memory in MiB, and seconds on a machine that counts to five million in a tenth of one.
+
+    A ratio of processor times within one run, so that a slow or busy machine does not decide.
+    """
+    spent = min(_processor_s(lambda: _refusal(read, path)) for _ in range(3))
+    yardstick = min(_processor_s(_count) for _ in range(3))
     tracemalloc.start()
     said = _refusal(read, path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    return said, peak / 2**20, min(times)
+    return said, peak / 2**20, spent / yardstick * 0.1
+
+
+def _processor_s(action: Callable[[], object]) -> float:
+    begin = time.process_time()
+    action()
+    return time.process_time() - begin
+
+
+def _count() -> None:
+    for _ in range(5_000_000):
+        pass
 
 
 def _refusal(read: Callable[[Path], object], path: Path) -> str:
