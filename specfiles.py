@@ -118,7 +118,7 @@ def write_text(path: Path, text: str, *, overwrite: bool = False) -> None:
                 stream.flush()
                 os.fsync(stream.fileno())
                 scratch.replace(path)
-            except BaseException:
+            except BaseException:  # also Ctrl-C: tidied up, then raised again
                 scratch.unlink(missing_ok=True)
                 raise
     except OSError as error:

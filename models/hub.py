@@ -188,7 +188,7 @@ def _store(
         content = (json.dumps(record, indent=2, sort_keys=True) + "\n").encode()
         _write(scratch, RECORD, content, len(content))
         _put_in_place(scratch, target, overwrite=overwrite)
-    except BaseException:
+    except BaseException:  # also Ctrl-C: tidied up, then raised again
         shutil.rmtree(scratch, ignore_errors=True)
         raise
     return files
@@ -214,7 +214,7 @@ def _put_in_place(scratch: Path, target: Path, *, overwrite: bool) -> None:
     target.rename(aside)
     try:
         scratch.rename(target)
-    except BaseException:
+    except BaseException:  # also Ctrl-C: tidied up, then raised again
         aside.rename(target)
         raise
     shutil.rmtree(aside, ignore_errors=True)

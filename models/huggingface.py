@@ -23,6 +23,8 @@ from .quantisation import UnknownFormatError, implied_weights
 from .spec import UNKNOWN_WEIGHTS, LayerGroup, ModelId, ModelSpec, OtherParameters, Source
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..documents import Document
 
 _NESTED = ("text_config", "language_config", "llm_config")
@@ -50,8 +52,8 @@ def from_config(document: Document) -> ModelSpec:
     top = document.data
     data, path = _text_config(top)
     kind = Config(document, data, path).text("model_type", default="")
-    taken = {key: value for key, value in _class_defaults(kind, nested=bool(path)) if data.get(key) is None}
-    config = Config(document, {**data, **taken}, path)
+    taken = [default for default in _class_defaults(kind, nested=bool(path)) if data.get(default[0]) is None]
+    config = Config(document, {**data, **{key: value for key, value, _ in taken}}, path)
     builder = builder_of(kind)
     if builder is None:
         near = difflib.get_close_matches(kind, families(), n=3)
@@ -71,11 +73,15 @@ def from_config(document: Document) -> ModelSpec:
     return validate(ModelSpec, document, asdict(spec))
 
 
-def _class_defaults(kind: str, *, nested: bool) -> list[tuple[str, Any]]:
-    """What a class takes for keys that a configuration leaves out; inside a wrapper that may be more of them."""
+def _class_defaults(kind: str, *, nested: bool) -> Iterator[tuple[str, Any, str]]:
+    """What is taken for keys that a configuration leaves out, and why; inside a wrapper that may be more of them."""
     known = _defaults_file()
-    found = {**known["defaults"].get(kind, {}), **(known["nested"].get(kind, {}) if nested else {})}
-    return list(found.items())
+    sections = {"defaults": "the default of its class", "published": "as all published configurations of its class say"}
+    if nested:
+        sections["nested"] = sections["defaults"]
+    for section, why in sections.items():
+        for key, value in known[section].get(kind, {}).items():
+            yield key, value, why
 
 
 @functools.cache
@@ -98,11 +104,11 @@ def _text_config(top: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     return top, ()
 
 
-def _spec(document: Document, config: Config, shape: Shape, taken: dict[str, Any]) -> ModelSpec:
+def _spec(document: Document, config: Config, shape: Shape, taken: list[tuple[str, Any, str]]) -> ModelSpec:
     hf_id = config.text("_hf_id", default="")
     kind = config.text("_kind", default="user")
     source = config.text("_source", default=show(document.name, 400))
-    assumed = [f"{key} is not in the file: {value}, the default of its class" for key, value in taken.items()]
+    assumed = [f"{key} is not in the file: {value}, {why}" for key, value, why in taken]
     try:
         weights = implied_weights(config, shape.layers)
     except UnknownFormatError as error:  # the header of the weight files, or --weights, may say it

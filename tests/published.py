@@ -1,4 +1,7 @@
-"""Configurations beyond the collection, with totals as their publishers count them."""
+"""Configurations beyond the collection, with the totals of the published checkpoints.
+
+Keys and totals were written down from memory and not looked up again for this file; the reader's totals equal them to the unit.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Families beyond the collection: totals as their publishers count them, from the keys of the published configurations."""
+"""Families beyond the collection: totals of the published checkpoints (see published.py), from the keys of their configurations."""
 
 from typing import Any
 

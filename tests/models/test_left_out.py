@@ -38,6 +38,12 @@ class TestLeftOut:
         assert growth(spec) == bytes_per_token
         assert any(text.startswith("head_dim is not in the file") for text in spec.assumed)
 
+    def test_why_it_is_taken_is_said_truly(self) -> None:
+        dense, sparse = config(QWEN3, head_dim=...), config("Qwen/Qwen3-30B-A3B", head_dim=...)
+        assert "head_dim is not in the file: 128, the default of its class" in dense.assumed
+        # Qwen3MoeConfig has no head_dim; transformers would take 2048 / 32.
+        assert "head_dim is not in the file: 128, as all published configurations of its class say" in sparse.assumed
+
     def test_what_was_taken_as_given_is_a_warning(self) -> None:
         spec = config(QWEN3, head_dim=...)
         for answer in (roofplan.size(spec, "h100", tp=2), roofplan.kv(spec)):
