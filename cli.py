@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from .errors import ExitCode, RoofplanError, show
-from .verbs import hardware, model
+from .verbs import accuracy, engine, hardware, model
 from .verbs.kv import kv
 from .verbs.size import size
 
@@ -25,6 +25,8 @@ app.command()(size)
 app.command()(kv)
 app.add_typer(hardware.app, name="hardware")
 app.add_typer(model.app, name="model")
+app.add_typer(engine.app, name="engine")
+app.add_typer(accuracy.app, name="accuracy")
 
 
 def _print_version(wanted: bool) -> None:

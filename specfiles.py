@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LARGEST_FILE_BYTES = 2**20
-SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
+SLUG = re.compile(r"[a-z0-9][a-z0-9._@-]{0,63}", re.ASCII)
 
 # ------------------------------------------------------------------------------------------------ files
 

@@ -17,10 +17,12 @@ from typing import Any
 import catalogue_pages
 import typer
 
+from roofplan.accuracy.results import memory_accuracy
 from roofplan.cli import app
-from roofplan.engines.spec import EngineProfile, NumberFormat
+from roofplan.engines import EngineProfile, NumberFormat
 from roofplan.hardware.spec import HardwareSpec
 from roofplan.models.spec import ModelSpec
+from roofplan.report.accuracy import memory_page
 from roofplan.specfiles import json_schema
 
 DOCS = Path(__file__).parent
@@ -41,8 +43,21 @@ def schemas() -> dict[str, Any]:
             for key in ("attention", "mlp"):
                 field = schema["$defs"]["LayerGroup"]["properties"][key]
                 schema["$defs"]["LayerGroup"]["properties"][key] = {"anyOf": [field["items"], field]}
+        if name == "engine-v1":  # a version states only what changed against the profile that it extends
+            _require_nothing(schema["$defs"])
+            schema["required"] = ["schema", "name"]
         made[name] = schema
     return made
+
+
+def _require_nothing(definitions: dict[str, Any]) -> None:
+    for definition in definitions.values():
+        definition.pop("required", None)
+
+
+def accuracy() -> str:
+    """The page that compares predictions with published logs."""
+    return memory_page(memory_accuracy())
 
 
 def printed(command: str) -> str:
@@ -93,6 +108,7 @@ def main() -> None:
     for name, schema in schemas().items():
         (DOCS / "schemas" / f"{name}.json").write_text(json.dumps(schema, indent=2) + "\n", encoding="utf-8")
     (DOCS / "command-line.md").write_text(reference(), encoding="utf-8")
+    (DOCS / "accuracy.md").write_text(accuracy(), encoding="utf-8")
     catalogue_pages.write(DOCS)
     for page in (ROOT / "README.md", *sorted(DOCS.glob("*.md"))):
         text = page.read_text(encoding="utf-8")

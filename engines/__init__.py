@@ -8,9 +8,10 @@ from pathlib import Path
 
 from .. import specfiles
 from ..errors import UnknownNameError
-from .spec import EngineProfile, NumberFormat, StorageFormat, StoredFormat
+from .profile import EngineProfile
+from .profiles import CATALOGUE, load
+from .spec import NumberFormat, StorageFormat, StoredFormat
 
-CATALOGUE = specfiles.Catalogue(Path(str(files("roofplan.engines") / "catalogue")), "engine")
 FORMATS = specfiles.Catalogue(Path(str(files("roofplan.engines") / "formats")), "number format")
 
 
@@ -31,17 +32,6 @@ def load_format(name: str) -> NumberFormat:
         if block is None or block.elements == 1:
             raise
         return ggml.format_of(block)
-
-
-@functools.cache
-def load(name: str) -> EngineProfile:
-    """Load an engine profile by name (``plain``).
-
-    Raises
-    ------
-    UnknownNameError : with the nearest names
-    """
-    return specfiles.validate(EngineProfile, CATALOGUE.find(name))
 
 
 __all__ = [

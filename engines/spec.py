@@ -1,26 +1,45 @@
-"""How serving engines spend memory, and how numbers are stored: plain data that the planner works on."""
+"""How numbers are stored, and where figures come from: plain data that the planner works on."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from ..quantities import Bytes, Count, Fraction, PositiveCount, Seconds
+from ..quantities import Count, Fraction, Number, PositiveCount
 
 _CONFIG: dict[str, Any] = {"extra": "forbid"}
 
 
+TensorClass = Literal["attention", "mlp", "experts", "router", "norm", "embedding", "head", "other"]
 # "default" is a setting that an engine's own documentation or code gives.
 Kind = Literal["datasheet", "default", "derived", "measured", "fitted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """What a fitted constant was fitted on, how well it fits, and what it was not fitted on."""
+
+    data: str
+    error: str
+    not_fitted_on: str
+    __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a figure comes from."""
+    """Where a figure comes from; a fitted one says how it was fitted."""
 
     kind: Kind
     source: str
+    fit: Fit | None = None
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
+
+    def __post_init__(self) -> None:
+        if (self.kind == "fitted") != (self.fit is not None):
+            raise ValueError(
+                f"got kind {self.kind} {'with' if self.fit else 'without'} a fit, want a fit where, and only where, it is fitted"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,16 +71,19 @@ class Achieved:
 class NumberFormat:
     """A way to store numbers.
 
-    Bits per element are ``bits + (scale_bits + zero_bits) / group``; without a group the scales are so few that they are not counted.
+    Bits per element are ``bits + (scale_bits + zero_bits) / group``; without a group the scales are so few that they are not counted. With
+    ``sixteen_bit_share`` s the elements have ``(1 - s) bits + 16 s``.
 
     Parameters
     ----------
     bits : bits of one element
     group : elements that share a scale (128 x 128 blocks: 16384), or null
     scale_bits, zero_bits : bits of a group's scale and zero point
+    sixteen_bit_share : share of the elements that stay in 16 bits (columns of outliers)
     covers : what ``--weights NAME`` means: all tensors, or the matrices of the layers only (embeddings, head, router and norms stay 16-bit)
     arithmetic : the arithmetic types that can multiply it natively, best first; the first that the device has is used
     activations : the format of the activations it is served with by default (weight-only formats compute in 16 bits)
+    recent : as a cache format, the entries of a sequence that are kept in 16 bits: the last ones
     """
 
     schema: Literal["roofplan/format/v1"]
@@ -70,17 +92,20 @@ class NumberFormat:
     group: PositiveCount | None = None
     scale_bits: Count = 0
     zero_bits: Count = 0
+    sixteen_bit_share: Number = 0
     covers: Literal["all", "linear"] = "linear"
     arithmetic: tuple[str, ...]
     activations: str
     source: str
+    recent: Count = 0
     notes: str = ""
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
 
     @property
     def bits_per_element(self) -> float:
         """Mean bits of one element, scales and zero points included."""
-        return self.bits + (self.scale_bits + self.zero_bits) / self.group if self.group else float(self.bits)
+        scales = (self.scale_bits + self.zero_bits) / self.group if self.group else 0.0
+        return self.bits + self.sixteen_bit_share * (16 - self.bits) + scales
 
     @property
     def bytes_per_element(self) -> float:
@@ -90,7 +115,8 @@ class NumberFormat:
     def bytes_of(self, elements: int) -> int:
         """Bytes of so many elements, whole groups: the last group may be part filled but stores its scale."""
         scales = -(-elements // self.group) * (self.scale_bits + self.zero_bits) if self.group else 0
-        return -(-(elements * self.bits + scales) // 8)
+        wider = math.ceil(elements * self.sixteen_bit_share) * (16 - self.bits)
+        return -(-(elements * self.bits + scales + wider) // 8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,32 +154,3 @@ class StoredFormat:
 
 
 StorageFormat = NumberFormat | StoredFormat
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineProfile:
-    """How an engine divides device memory, and what a step costs beside the kernels.
-
-    Parameters
-    ----------
-    memory_utilization : the share of the device's total that the engine plans with
-    runtime : bytes of memory of the runtime that is not the framework's (context, communication buffers, workspaces), per device
-    max_batched_tokens : tokens of one prefill step; a longer prompt is cut into chunks
-    max_logit_rows : sequences for whose next tokens logits are reserved at most; how many run is up to the cache
-    collective_latency : seconds that one collective takes beside its bytes
-    bandwidth_share, compute_share : shares of the nominal rates that kernels reach, for devices whose spec has no measured ones
-    sources : the origin of each of the plain figures above, by its name
-    """
-
-    schema: Literal["roofplan/engine/v1"]
-    name: str
-    memory_utilization: Fraction
-    runtime: Bytes
-    max_batched_tokens: PositiveCount
-    max_logit_rows: PositiveCount
-    collective_latency: Seconds
-    bandwidth_share: Band
-    compute_share: Band
-    sources: dict[str, Origin]
-    notes: str = ""
-    __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG

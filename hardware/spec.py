@@ -23,13 +23,14 @@ Topology = Literal["switch", "mesh", "ring", "torus", "pair-bridge", "host", "ne
 class Memory:
     """Device memory.
 
-    ``nameplate`` is the advertised size and ``reported`` what the driver shows; engines budget with the latter. ``bandwidth`` is the
-    nominal rate in bytes per second.
+    ``nameplate`` is the advertised size, ``reported`` what the driver's tools show, and ``visible`` the somewhat smaller size that a
+    program is told (what CUDA reports), which serving engines plan with. ``bandwidth`` is the nominal rate in bytes per second.
     """
 
     nameplate: Capacity
     bandwidth: Bandwidth
     reported: Capacity | None = None
+    visible: Capacity | None = None
     bus_bits: PositiveCount | None = None
     data_rate: Hertz | None = None  # transfers per second and line
     technology: str = ""
@@ -38,13 +39,21 @@ class Memory:
 
     @property
     def total_bytes(self) -> int:
-        """The size that an engine sees: as reported by the driver, else the nameplate."""
+        """The size that the driver's tools show, else the nameplate."""
         return self.reported if self.reported is not None else self.nameplate
 
-    @property
-    def total_key(self) -> str:
-        """Which figure :attr:`total_bytes` is."""
-        return "memory.nameplate" if self.reported is None else "memory.reported"
+    def total_key(self, wanted: str = "reported") -> str:
+        """The key of the figure that is the total: ``visible`` where that is wanted and known, else reported, else the nameplate."""
+        known = {"visible": self.visible, "reported": self.reported}
+        for key in ("visible", "reported") if wanted == "visible" else ("reported",):
+            if known[key] is not None:
+                return f"memory.{key}"
+        return "memory.nameplate"
+
+    def total(self, wanted: str = "reported") -> int:
+        """The size that :meth:`total_key` names."""
+        size: int = getattr(self, self.total_key(wanted).removeprefix("memory."))
+        return size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,6 +63,15 @@ class Config:
             raise self.error(key, got=number, wanted=f"a whole number, at most {largest:,}")
         return number
 
+    def number(self, *keys: str, default: float) -> float:
+        """Read a number greater than zero, whole or not."""
+        key, value = self._find(keys)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= LARGEST_COUNT:
+            raise self.error(key, got=repr(value), wanted="a number greater than zero")
+        return value
+
     def agreed(self, *keys: str) -> int:
         """Read a count that has several names, all of which must say the same.
 

@@ -6,9 +6,10 @@ import functools
 from typing import TYPE_CHECKING, get_args
 
 from .. import engines
+from ..engines.spec import TensorClass
 from ..errors import UnknownNameError
 from ..specfiles import Finding, spelled
-from .spec import Attention, Moe, TensorClass
+from .spec import Attention, Moe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

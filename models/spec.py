@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+from ..engines.spec import TensorClass
 from ..quantities import Count, PositiveCount
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 UNKNOWN_WEIGHTS = "unknown"  # the format of a configuration whose quantisation roofplan does not know
 SCHEMA = "roofplan/model/v1"
-TensorClass = Literal["attention", "mlp", "experts", "router", "norm", "embedding", "head", "other"]
 _CONFIG: dict[str, Any] = {"extra": "forbid"}
 
 
@@ -184,12 +184,15 @@ class Projection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """A recurrent state of ``heads`` matrices of key_dim x value_dim, kept in ``bits`` per element."""
+    """A recurrent state of ``heads`` matrices of key_dim x value_dim.
+
+    ``bits`` are those of an element as the model's configuration states them; where it states none, the engine decides.
+    """
 
     heads: PositiveCount
     key_dim: PositiveCount
     value_dim: PositiveCount
-    bits: PositiveCount = 32
+    bits: PositiveCount | None = None
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
 
     @property
@@ -210,18 +213,23 @@ class Convolution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recurrent:
-    """Linear attention or a state-space layer (Mamba, gated delta net, KDA, lightning): a state of constant size.
+    """Linear attention, a state-space layer (Mamba, gated delta net, KDA, lightning) or a short convolution: a state of constant size.
 
-    ``vectors`` counts the small parameters (decays, time-step biases, skip weights, norms).
+    ``state`` is none where only the convolution's last inputs are kept. ``vectors`` counts the small parameters (decays, time-step biases,
+    skip weights, norms).
     """
 
     kind: Literal["recurrent"]
     variant: str
     projections: tuple[Projection, ...]
-    state: State
+    state: State | None = None
     convolution: Convolution | None = None
     vectors: Count = 0
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
+
+    def __post_init__(self) -> None:
+        if self.state is None and self.convolution is None:
+            raise ValueError("got neither a state nor a convolution, want what the layer keeps of a sequence")
 
 
 Mixer = Annotated[Attention | LatentAttention | CompressedAttention | CrossAttention | Recurrent, Tagged("kind")]

@@ -9,8 +9,9 @@ import stat
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
+from ..engines.spec import TensorClass
 from ..errors import SpecError
-from .spec import Stored, TensorClass
+from .spec import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from ..quantities import show_bandwidth, show_bytes, show_compute, show_count, show_flop, show_rate, show_time
 from .caching import explain_cache, source_of_model
+from .explain_memory import explain_memory, source_of_device
 from .kv_cache import cache_layout
-from .memory import active_width
 from .notices import achieved_shares
 from .results import Explanation
 
@@ -22,28 +22,17 @@ if TYPE_CHECKING:
 def explain_size(r: SizeResult) -> tuple[Explanation, ...]:
     """Explain every figure of a sizing, in the order in which they follow from one another."""
     d = r.deployment
-    cache = cache_layout(d.model, d.formats.kv)
+    cache = cache_layout(d.model, d.formats.kv, entries=d.engine.entries)
     lines = [
         _weights(r),
         _weights_read(r),
         *explain_cache(d.model, cache, d.workload.length),
-        _activations(r),
-        _kv_budget(r),
-        _free(r),
-        _kv_tokens(r),
-        _concurrency(r),
-        _context(r),
+        *explain_memory(r),
     ]
     lines += [_ridge(r), *_intensities(r), _prefill_bound(r), _decode_bound(r), _compute_bound_batch(r), _crossover(r)]
     if r.times is not None:
         lines += _times(r, r.times)
     return tuple(lines)
-
-
-def _source_of(r: SizeResult, figure: str) -> str:
-    hardware = r.deployment.hardware
-    evidence = hardware.evidence_of(figure)
-    return f"{hardware.name}: {evidence.kind}, {evidence.source}" if evidence else f"{hardware.name}: no source given"
 
 
 def _weights(r: SizeResult) -> Explanation:
@@ -83,88 +72,6 @@ def _weights_read(r: SizeResult) -> Explanation:
     )
 
 
-def _activations(r: SizeResult) -> Explanation:
-    d, plan = r.deployment, r.memory
-    if d.memory.activation_bytes is not None:
-        return Explanation("memory.activation_bytes", show_bytes(plan.activation_bytes), "as given", "")
-    rows = min(d.sequences_per_replica, d.engine.max_logit_rows)
-    width = max(sum(active_width(part) for part in group.mlp) for group in d.model.layers)
-    return Explanation(
-        "memory.activation_bytes",
-        f"{show_bytes(plan.activation_bytes)} per device",
-        "T b_a (2 d + 3 d_ff / tp) + rows x vocabulary x 4 B (F5.2, F5.3); an order of magnitude, engines differ",
-        f"{d.engine.max_batched_tokens:,} x {d.formats.activation_bytes:g} B"
-        f" x (2 x {d.model.hidden_size:,} + 3 x {width:,} / {d.layout.tp})"
-        f" + {rows:,} x {d.model.vocab_size:,} x 4 B",
-        (("T", f"{d.engine.max_batched_tokens:,} tokens", _profile_source(r, "max_batched_tokens")),),
-    )
-
-
-def _kv_budget(r: SizeResult) -> Explanation:
-    plan, d = r.memory, r.deployment
-    total = "given" if d.memory.total_bytes is not None else _source_of(r, d.hardware.memory.total_key)
-    utilization = "given" if d.memory.utilization is not None else _profile_source(r, "memory_utilization")
-    runtime = "given" if d.memory.runtime_bytes is not None else _profile_source(r, "runtime")
-    return Explanation(
-        "memory.kv_budget_bytes",
-        f"{show_bytes(plan.kv_budget_bytes)} per device",
-        "total x utilisation - weights - activations - runtime (F5.1)",
-        f"{show_bytes(plan.total_bytes)} x {plan.utilization:g} - {show_bytes(plan.weights_bytes)}"
-        f" - {show_bytes(plan.activation_bytes)} - {show_bytes(plan.non_torch_bytes)}",
-        (
-            ("total", f"{plan.total_bytes:,} B", total),
-            ("utilisation", f"{plan.utilization:g}", utilization),
-            ("runtime", f"{plan.non_torch_bytes:,} B", runtime),
-        ),
-        "memory capacity" if plan.kv_budget_bytes < 0 else "",
-    )
-
-
-def _free(r: SizeResult) -> Explanation:
-    plan = r.memory
-    return Explanation(
-        "memory.free_bytes",
-        f"{show_bytes(plan.free_bytes)} per device",
-        "kv budget - sequences of a replica x bytes of a sequence per device",
-        f"{plan.kv_budget_bytes:,} B - {plan.sequences:,} x {plan.kv_bytes_per_sequence:,} B",
-    )
-
-
-def _kv_tokens(r: SizeResult) -> Explanation:
-    plan, d = r.memory, r.deployment
-    return Explanation(
-        "capacity.kv_tokens",
-        f"{show_count(r.capacity.kv_tokens)} tokens",
-        "replicas x floor(kv budget x tokens of a sequence / bytes of a sequence per device)",
-        f"{d.layout.dp} x floor({max(0, plan.kv_budget_bytes):,} x {d.workload.length:,} / {plan.kv_bytes_per_sequence:,})",
-    )
-
-
-def _concurrency(r: SizeResult) -> Explanation:
-    plan, d = r.memory, r.deployment
-    share = f" of the fullest of {d.layout.pp} stages" if d.layout.pp > 1 else ""
-    return Explanation(
-        "capacity.max_concurrency",
-        f"{show_count(r.capacity.max_concurrency)} sequences of {show_count(d.workload.length)} tokens",
-        "replicas x floor(kv budget / bytes of a sequence per device) (F7.5)",
-        f"{d.layout.dp} x floor({max(0, plan.kv_budget_bytes):,} / {plan.kv_bytes_per_sequence:,})",
-        (("bytes of a sequence per device", f"{plan.kv_bytes_per_sequence:,} B", f"cache of one rank{share}"),),
-        "memory capacity" if "kv_less_than_concurrency" in r.reasons else "",
-    )
-
-
-def _context(r: SizeResult) -> Explanation:
-    limit, longest = r.deployment.context_limit, r.capacity.max_context
-    by_model = limit is not None and longest == limit
-    return Explanation(
-        "capacity.max_context",
-        f"{show_count(longest)} tokens" if longest is not None else "no limit",
-        "longest single sequence whose cache stays within the budget, at most the model's context",
-        f"cache bytes <= {max(0, r.memory.kv_budget_bytes):,} B; model's limit {show_count(limit) if limit else 'unknown'}",
-        binds="the model's context" if by_model else "memory capacity",
-    )
-
-
 def _ridge(r: SizeResult) -> Explanation:
     hardware, arithmetic = r.deployment.hardware, r.intensity.arithmetic
     peak = hardware.peak.rate(arithmetic) or 0.0
@@ -175,8 +82,8 @@ def _ridge(r: SizeResult) -> Explanation:
         "peak / bandwidth (F1.1; Williams, Waterman, Patterson 2009)",
         f"{show_compute(peak)} {arithmetic} / {show_bandwidth(bandwidth)}",
         (
-            (f"dense {arithmetic} peak", show_compute(peak), _source_of(r, f"peak.{arithmetic}")),
-            ("bandwidth", show_bandwidth(bandwidth), _source_of(r, "memory.bandwidth")),
+            (f"dense {arithmetic} peak", show_compute(peak), source_of_device(r, f"peak.{arithmetic}")),
+            ("bandwidth", show_bandwidth(bandwidth), source_of_device(r, "memory.bandwidth")),
         ),
     )
 
@@ -187,7 +94,7 @@ def _ridge_text(r: SizeResult) -> str:
 
 
 def _intensities(r: SizeResult) -> list[Explanation]:
-    chunk = min(r.deployment.workload.prompt, r.deployment.engine.max_batched_tokens)
+    chunk = min(r.deployment.workload.prompt, r.deployment.max_batched_tokens)
     formula = "FLOP / (weights read + cache read + cache written + token vectors) of one rank (F1.7)"
     steps = (
         ("prefill", r.intensity.prefill_flop_per_byte, f"a step of {show_count(chunk)} prompt tokens"),
@@ -205,7 +112,7 @@ def _prefill_bound(r: SizeResult) -> Explanation:
         "work.prefill_whole_step_s",
         f"{show_time(work.prefill_whole_step_s)} for {show_count(d.workload.prompt)} tokens",
         "max(FLOP / peak, bytes / bandwidth) over the whole step (F6.1); FLOP = 2 per matrix parameter and token + causal attention",
-        f"{show_flop(work.prefill_flop)} in chunks of at most {show_count(d.engine.max_batched_tokens)} tokens, divided by {d.layout.tp}"
+        f"{show_flop(work.prefill_flop)} in chunks of at most {show_count(d.max_batched_tokens)} tokens, divided by {d.layout.tp}"
         f" at {show_compute(d.hardware.peak.rate(r.intensity.arithmetic) or 0.0)} each where compute binds",
         binds=r.prefill_limit or "",
     )
@@ -267,7 +174,7 @@ def _times(r: SizeResult, times: Times) -> list[Explanation]:
             "latency.ttft_alone_s",
             _spread(latency.ttft_alone_s, show_time),
             "sum over chunks and operators of max(FLOP / rate, bytes / bandwidth) (F1.3, F6.3, F10.2)",
-            f"{show_count(workload.prompt)} tokens in chunks of at most {show_count(r.deployment.engine.max_batched_tokens)}",
+            f"{show_count(workload.prompt)} tokens in chunks of at most {show_count(r.deployment.max_batched_tokens)}",
             _share_inputs(r),
             r.prefill_limit or "",
         ),
@@ -332,12 +239,6 @@ def _times(r: SizeResult, times: Times) -> list[Explanation]:
 def _spread(figure: Range, printed: Callable[[float], str]) -> str:
     values = [printed(value) for value in (figure.expected, figure.low, figure.high, figure.bound)]
     return f"{values[0]} ({values[1]} to {values[2]}; roof {values[3]})"
-
-
-def _profile_source(r: SizeResult, figure: str) -> str:
-    engine = r.deployment.engine
-    origin = engine.sources.get(figure)
-    return f"{engine.name}: {origin.kind}, {origin.source}" if origin else f"{engine.name}: no source given"
 
 
 def _share_inputs(r: SizeResult) -> tuple[tuple[str, str, str], ...]:

@@ -27,14 +27,19 @@ class ModelFigures:
 
 @dataclass(frozen=True, slots=True)
 class KvFigures:
-    """Bytes of the cache of one sequence over a whole replica, and per device."""
+    """Bytes of the cache of one sequence over a whole replica, and per device.
+
+    ``bytes_per_sequence`` is in the engine's blocks, with what it keeps beside windows; the ``ideal`` ones hold nothing but the entries.
+    """
 
     bytes_per_token: int
     index_bytes_per_token: int
     fixed_bytes_per_sequence: int
     bytes_per_sequence: int
+    ideal_bytes_per_sequence: int
     bytes_per_token_per_device: int
     bytes_per_sequence_per_device: int
+    ideal_bytes_per_sequence_per_device: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,7 @@ class RankFigures:
     def of(cls, d: Deployment, parameters: ParameterCount) -> RankFigures:
         """Those of the fullest rank of a deployment."""
         layout = replace(d.layout, pp=1)  # the stages of a pipeline divide weights and cache alike
-        cache = cache_layout(d.model, d.formats.kv, layout)
+        cache = cache_layout(d.model, d.formats.kv, layout, d.engine.entries)
         return cls(stored_bytes(d.model, d.formats, layout), cache, parameters.active / layout.tp)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
+from ..engines.spec import TensorClass
 from ..errors import DomainError
-from ..models.spec import Moe, TensorClass
+from ..models.spec import Moe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -76,10 +77,12 @@ def named_classes(text: str) -> tuple[TensorClass, ...]:
     return tuple(kind for kind in TENSOR_CLASSES if kind in names)
 
 
-def parse_weights(text: str, load: Callable[[str], NumberFormat]) -> dict[TensorClass, StorageFormat]:
+def parse_weights(
+    text: str, load: Callable[[str], NumberFormat], covered_by_name: tuple[TensorClass, ...] = LINEAR_CLASSES
+) -> dict[TensorClass, StorageFormat]:
     """Read a weight format: a name, or ``class=name`` pairs over it.
 
-    ``int8`` quantises what the format covers (for quantised formats the matrices of the layers) and leaves the rest at 16 bits;
+    ``int8`` quantises what the engine does (``covered_by_name``: usually the matrices of the layers) and leaves the rest at 16 bits;
     ``all=int8`` every tensor; ``int8,head=int8`` or ``experts=mxfp4`` name classes.
 
     Raises
@@ -93,7 +96,7 @@ def parse_weights(text: str, load: Callable[[str], NumberFormat]) -> dict[Tensor
         name, separator, chosen = (part.strip() for part in item.partition("="))
         number_format = load(chosen if separator else name)
         if not separator:
-            covered = TENSOR_CLASSES if number_format.covers == "all" else LINEAR_CLASSES
+            covered = TENSOR_CLASSES if number_format.covers == "all" else covered_by_name
         elif name == "all":
             covered = TENSOR_CLASSES
         else:

@@ -9,19 +9,22 @@ Sources: formulas F3.1 to F3.8 and F2.11.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ..engines.profile import Entries
 from ..models.spec import Attention, CompressedAttention, CrossAttention, LatentAttention, Recurrent
 from .parallel import SINGLE, Layout, divided, kv_heads_per_rank
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ..engines.spec import NumberFormat
     from ..models.spec import Indexer, Mixer, ModelSpec
 
 _CONVOLUTION_BITS = 16
+_RECENT_BYTES = 2  # entries that a quantised cache keeps as they are
+PLAIN_ENTRIES = Entries()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,8 @@ class CacheTerm:
     reads : most entries that one step reads of them (sparse attention), or None
     index : whether these are keys of a sparse-attention indexer
     stored : false where the layer reads the entries of another one
+    chunked : whether the window is that of chunks, which starts again, and not one that slides
+    entry_bytes : bytes of one entry where an engine has a layout of its own for it, whatever the cache format
     """
 
     label: str
@@ -48,6 +53,8 @@ class CacheTerm:
     reads: int | None = None
     index: bool = False
     stored: bool = True
+    chunked: bool = False
+    entry_bytes: int | None = None
 
     @property
     def grows(self) -> bool:
@@ -66,18 +73,44 @@ class CacheTerm:
 
 
 @dataclass(frozen=True, slots=True)
-class CacheLayout:
-    """The cache of one sequence on one rank (or, unsharded, of one replica).
+class StateTerm:
+    """Recurrent states: ``layers`` layers that keep so many bytes of a sequence each, whatever its length."""
 
-    ``state_bytes`` is the constant part: recurrent states and convolution windows.
-    """
+    layers: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CacheLayout:
+    """The cache of one sequence on one rank (or, unsharded, of one replica): entries that are kept, and recurrent states."""
 
     terms: tuple[CacheTerm, ...]
-    state_bytes: int
+    states: tuple[StateTerm, ...]
     kv_format: NumberFormat
 
-    def _bytes(self, elements: int) -> int:
-        return self.kv_format.bytes_of(elements)
+    @property
+    def state_bytes(self) -> int:
+        """The constant part: recurrent states and convolution windows."""
+        return sum(state.layers * state.bytes for state in self.states)
+
+    def entry_bytes(self, term: CacheTerm) -> float:
+        """Mean bytes of one entry in one layer."""
+        return term.elements * self.kv_format.bytes_per_element if term.entry_bytes is None else term.entry_bytes
+
+    def _stored(self, terms: Iterable[CacheTerm], tokens: int) -> int:
+        """Bytes that terms store of a sequence; a quantised cache may keep the last entries in 16 bits (KIVI, arXiv 2402.02750)."""
+        packed = recent = whole = 0
+        for term in terms:
+            if not term.stored:
+                continue
+            entries = term.entries(tokens)
+            if term.entry_bytes is not None:
+                whole += term.layers * entries * term.entry_bytes
+                continue
+            kept = min(entries, self.kv_format.recent)
+            recent += term.layers * kept * term.elements
+            packed += term.layers * (entries - kept) * term.elements
+        return whole + recent * _RECENT_BYTES + self.kv_format.bytes_of(packed)
 
     @property
     def bytes_per_token(self) -> int:
@@ -92,27 +125,33 @@ class CacheLayout:
     def _growth(self, *, index: bool) -> int:
         growing = [term for term in self.terms if term.grows and term.index == index]
         period = max((term.every for term in growing), default=1)
-        return self._bytes(sum(term.layers * term.elements * (period // term.every) for term in growing)) // period
+        own = sum(term.layers * (term.entry_bytes or 0) * (period // term.every) for term in growing)
+        elements = sum(
+            term.layers * term.elements * (period // term.every) for term in growing if term.entry_bytes is None
+        )
+        return (own + self.kv_format.bytes_of(elements)) // period
 
     @property
     def fixed_bytes(self) -> int:
         """Bytes of a sequence that do not depend on its length."""
-        return self.state_bytes + self._bytes(sum(term.stored_elements(0) for term in self.terms))
+        return self.state_bytes + self._stored(self.terms, 0)
 
     def bytes_per_sequence(self, tokens: int) -> int:
         """Bytes of a sequence of so many tokens: growth, windows, indexer keys, states (formula F3.3)."""
-        return self.state_bytes + self._bytes(sum(term.stored_elements(tokens) for term in self.terms))
+        return self.state_bytes + self._stored(self.terms, tokens)
 
     def by_term(self, tokens: int) -> Iterator[tuple[CacheTerm, int]]:
         """Each term with the bytes that it stores of a sequence."""
         for term in self.terms:
-            yield term, self._bytes(term.stored_elements(tokens))
+            yield term, self._stored((term,), tokens)
 
 
-def mixer_terms(mixer: Mixer, layers: int, tp: int = 1) -> tuple[CacheTerm, ...]:
-    """Describe what a mixer keeps, on one tensor-parallel rank.
+def mixer_terms(
+    mixer: Mixer, layers: int, tp: int = 1, entries: Entries = PLAIN_ENTRIES, kv_format: str = ""
+) -> tuple[CacheTerm, ...]:
+    """Describe what a mixer keeps, on one tensor-parallel rank, as an engine stores entries.
 
-    Keys and values are divided by heads, at least one head a rank (F3.8). Latents, compressed entries and indexer keys are replicated.
+    Keys and values are divided by heads, at least one head a rank (F3.8). Entries, compressed entries and indexer keys are replicated.
     """
     match mixer:
         case Attention():
@@ -120,12 +159,18 @@ def mixer_terms(mixer: Mixer, layers: int, tp: int = 1) -> tuple[CacheTerm, ...]
             label = mixer.kind if mixer.window is None else f"{mixer.kind} {mixer.window}"
             elements = heads * (mixer.head_dim + mixer.value_dim)
             reads = mixer.indexer.top_k if mixer.indexer else None
-            term = CacheTerm(label, layers, elements, window=mixer.window, reads=reads, stored=mixer.cache == "own")
-            return (term, *_index_keys(mixer.indexer, layers))
+            term = CacheTerm(
+                label,
+                layers,
+                elements,
+                window=mixer.window,
+                reads=reads,
+                stored=mixer.cache == "own",
+                chunked=mixer.kind == "chunked",
+            )
+            return (term, *_index_keys(mixer.indexer, layers, entries))
         case LatentAttention():
-            latent = mixer.kv_lora_rank + mixer.qk_rope_head_dim
-            term = CacheTerm("latent", layers, latent, reads=mixer.indexer.top_k if mixer.indexer else None)
-            return (term, *_index_keys(mixer.indexer, layers))
+            return (_latent(mixer, layers, tp, entries, kv_format), *_index_keys(mixer.indexer, layers, entries))
         case CompressedAttention():
             window = CacheTerm(f"window {mixer.window}", layers, mixer.head_dim, window=mixer.window)
             if not mixer.ratio:
@@ -146,45 +191,58 @@ def mixer_terms(mixer: Mixer, layers: int, tp: int = 1) -> tuple[CacheTerm, ...]
             return ()
 
 
-def _index_keys(indexer: Indexer | None, layers: int) -> tuple[CacheTerm, ...]:
+def _latent(a: LatentAttention, layers: int, tp: int, entries: Entries, kv_format: str) -> CacheTerm:
+    """The latent and rotary key of a token; or, in engines that expand it, keys and values of the rank's heads."""
+    reads = a.indexer.top_k if a.indexer else None
+    if entries.expanded_latents:
+        heads = divided(a.num_heads, tp)
+        return CacheTerm("expanded latent", layers, heads * (a.qk_nope_head_dim + a.qk_rope_head_dim + a.v_head_dim))
+    width = divided(a.kv_lora_rank + a.qk_rope_head_dim, entries.latent_multiple_of) * entries.latent_multiple_of
+    packed = {layout.format: layout.bytes for layout in entries.packed_latents} if a.indexer else {}
+    beside = a.kv_lora_rank if entries.latent_values_beside else 0
+    return CacheTerm("latent", layers, width + beside, reads=reads, entry_bytes=packed.get(kv_format))
+
+
+def _index_keys(indexer: Indexer | None, layers: int, entries: Entries) -> tuple[CacheTerm, ...]:
     if indexer is None or indexer.shared:
         return ()
-    return (CacheTerm("index keys", layers, indexer.head_dim, index=True),)
+    return (CacheTerm("index keys", layers, indexer.head_dim, index=True, entry_bytes=entries.index_key_bytes),)
 
 
-def state_bytes(mixer: Mixer, tp: int = 1) -> int:
-    """Bytes of a recurrent mixer's state for one sequence in one layer (formula F2.11): matrices, and the convolution's last inputs."""
+def state_bytes(mixer: Mixer, tp: int = 1, unstated_bits: int = PLAIN_ENTRIES.state_bits) -> int:
+    """Bytes of a recurrent mixer's state for one sequence in one layer (formula F2.11): matrices, and the convolution's last inputs.
+
+    ``unstated_bits`` are those of a matrix's element where the model states none.
+    """
     if not isinstance(mixer, Recurrent):
         return 0
-    convolution = mixer.convolution
+    state, convolution = mixer.state, mixer.convolution
+    matrices = divided(state.elements, tp) * (state.bits or unstated_bits) // 8 if state else 0
     taps = convolution.channels * (convolution.kernel - 1) if convolution else 0
-    return divided(mixer.state.elements, tp) * mixer.state.bits // 8 + divided(taps, tp) * _CONVOLUTION_BITS // 8
+    return matrices + divided(taps, tp) * _CONVOLUTION_BITS // 8
 
 
-def cache_layout(model: ModelSpec, kv_format: NumberFormat, layout: Layout = SINGLE) -> CacheLayout:
+def cache_layout(
+    model: ModelSpec, kv_format: NumberFormat, layout: Layout = SINGLE, entries: Entries = PLAIN_ENTRIES
+) -> CacheLayout:
     """Describe the cache of a model on one rank of a tensor-parallel group (pipeline stages are not cut here).
 
-    Neighbouring groups that keep the same are joined.
+    Groups that keep the same are joined.
     """
-    merged: dict[tuple[object, ...], CacheTerm] = {}
-    states = 0
+    terms: dict[CacheTerm, int] = {}
+    states: dict[int, int] = {}
     for group in model.layers:
         for mixer in group.attention:
-            states += group.count * state_bytes(mixer, layout.tp)
-            for term in mixer_terms(mixer, group.count, layout.tp):
-                key = (
-                    term.label,
-                    term.elements,
-                    term.every,
-                    term.window,
-                    term.fixed,
-                    term.reads,
-                    term.index,
-                    term.stored,
-                )
-                layers = term.layers + (merged[key].layers if key in merged else 0)
-                merged[key] = CacheTerm(term.label, layers, *key[1:])
-    return CacheLayout(tuple(merged.values()), states, kv_format)
+            size = state_bytes(mixer, layout.tp, entries.state_bits)
+            if size:
+                states[size] = states.get(size, 0) + group.count
+            for term in mixer_terms(mixer, 0, layout.tp, entries, kv_format.name):
+                terms[term] = terms.get(term, 0) + group.count
+    return CacheLayout(
+        tuple(replace(term, layers=layers) for term, layers in terms.items()),
+        tuple(StateTerm(layers, size) for size, layers in states.items()),
+        kv_format,
+    )
 
 
 def chunk_live_tokens(position: int, chunk: int) -> int:

@@ -79,6 +79,10 @@ def warnings_of(d: Deployment) -> list[Notice]:
     if replica > 1 and d.hardware.link(replica) is None:
         message = f"no link between {replica} x {d.hardware.name} is known: exchanges are taken as free"
         warnings.append(Notice("interconnect_unknown", message))
+    if d.engine.is_newer_than_known:
+        asked, known = f"{d.engine.engine} {d.engine.version}", d.engine.checked_to
+        message = f"{asked} is newer than {known}, the last version that its profile knows"
+        warnings.append(Notice("engine_version_newer", message))
     main, used = d.formats.weights[main_class(d.model)], main_arithmetic(d)
     warnings += [Notice("assumed", f"{d.model.name}: {text}") for text in d.model.assumed]
     warnings += [Notice("checkpoint_differs", message) for message in checkpoint_differences(d.model)]
@@ -96,24 +100,25 @@ def assumptions_of(d: Deployment, plan: MemoryPlan) -> list[Assumption]:
     hardware, overrides = d.hardware, d.memory
     listed = [_of_device(d, "memory.bandwidth", hardware.memory.bandwidth)]
     if overrides.total_bytes is None:
-        listed.append(_of_device(d, hardware.memory.total_key, hardware.memory.total_bytes))
+        listed.append(_of_device(d, hardware.memory.total_key(d.engine.budget.total), d.device_bytes))
     if hardware.has_rates:
         arithmetic = main_arithmetic(d)
         listed.append(_of_device(d, f"peak.{arithmetic}", hardware.peak.rate(arithmetic)))
     listed += [
         Assumption(name, band.expected, f"{file}: {band.source}", band.kind) for name, band, file in achieved_shares(d)
     ]
-    listed.append(_of_profile(d, "max_batched_tokens"))
-    if overrides.utilization is None:
-        listed.append(_of_profile(d, "memory_utilization"))
+    listed += _of_settings(d)
+    if overrides.utilization is None and d.settings.kv_cache_bytes is None:
+        reserve = "budget.share" if d.engine.budget.reserve is None else "budget.reserve"
+        listed.append(_of_profile(d, reserve, "memory_utilization", plan.utilization))
     if overrides.runtime_bytes is None:
-        listed.append(_of_profile(d, "runtime", "runtime_bytes"))
+        listed.append(_of_profile(d, "runtime", "runtime_bytes", plan.non_torch_bytes))
     if overrides.activation_bytes is None:
-        source = "T b_a (2 d + 3 d_ff / tp) and float32 logits (formulas F5.2, F5.3): an order of magnitude"
-        listed.append(Assumption("activation_bytes", plan.activation_bytes, source, "derived"))
-        listed.append(_of_profile(d, "max_logit_rows"))
+        listed.append(_of_profile(d, "activations", "activation_bytes", plan.activation_bytes))
+    if overrides.graph_bytes is None and plan.graph_bytes:
+        listed.append(_of_profile(d, "graphs", "graph_bytes", plan.graph_bytes))
     if d.layout.tp * d.layout.pp > 1:
-        listed.append(_of_profile(d, "collective_latency", "collective_latency_s"))
+        listed.append(_of_profile(d, "collective_latency", "collective_latency_s", d.engine.collective_latency))
     if main_class(d.model) == "experts":
         source = "formula F2.10: uniform independent routing; real routing is skewed and touches fewer experts"
         listed.append(Assumption("expert_routing", "uniform", source, "derived"))
@@ -126,7 +131,19 @@ def _of_device(d: Deployment, figure: str, value: object) -> Assumption:
     return Assumption(figure, value, f"{d.hardware.name}: {source}", kind)
 
 
-def _of_profile(d: Deployment, figure: str, name: str = "") -> Assumption:
-    origin = d.engine.sources.get(figure)
+def _of_settings(d: Deployment) -> list[Assumption]:
+    """Limits of a step and of the cache that were not given."""
+    settings, listed = d.settings, []
+    if settings.max_batched_tokens is None:
+        listed.append(_of_profile(d, "batching", "max_batched_tokens", d.max_batched_tokens))
+    if settings.max_num_seqs is None and d.max_num_seqs is not None:
+        listed.append(_of_profile(d, "batching", "max_num_seqs", d.max_num_seqs))
+    if settings.block is None and d.engine.paging is not None:
+        listed.append(_of_profile(d, "paging", "block_size", d.engine.paging.block))
+    return listed
+
+
+def _of_profile(d: Deployment, figure: str, name: str, value: object) -> Assumption:
+    origin = d.engine.origin(figure)
     source, kind = (origin.source, origin.kind) if origin else ("no source given", "user")
-    return Assumption(name or figure, getattr(d.engine, figure), f"engine profile {d.engine.name}: {source}", kind)
+    return Assumption(name, value, f"engine profile {d.engine.name}: {source}", kind)

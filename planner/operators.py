@@ -93,8 +93,9 @@ def _mixer_operators(d: Deployment, layer: LayerGroup, mixer: Mixer) -> Iterator
             yield _gemm(d, matrix, layer.count)
     arithmetic = d.formats.attention_arithmetic(d.hardware)
     if isinstance(mixer, Recurrent):
-        elements = layer.count * mixer.state.elements / d.layout.tp
-        yield StateUpdate("state", arithmetic, recurrent_flop(elements), layer.count * state_bytes(mixer, d.layout.tp))
+        elements = layer.count * mixer.state.elements / d.layout.tp if mixer.state else 0
+        kept = state_bytes(mixer, d.layout.tp, d.engine.entries.state_bits)
+        yield StateUpdate("state", arithmetic, recurrent_flop(elements), layer.count * kept)
         return
     phases: tuple[Literal["decode", "prefill"], ...] = ("decode", "prefill")
     for phase in phases:

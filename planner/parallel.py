@@ -104,7 +104,7 @@ def _head_counts(model: ModelSpec) -> set[int]:
         for mixer in group.attention:
             if isinstance(mixer, (Attention, LatentAttention, CompressedAttention, CrossAttention)):
                 heads.add(mixer.num_heads)
-            elif isinstance(mixer, Recurrent):
+            elif isinstance(mixer, Recurrent) and mixer.state is not None:
                 heads.add(mixer.state.heads)
     return heads
 

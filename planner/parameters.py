@@ -20,7 +20,9 @@ from ..models.spec import (
 from .parallel import SINGLE, Layout, divided, kv_heads_per_rank
 
 if TYPE_CHECKING:
-    from ..models.spec import FeedForward, Indexer, LayerGroup, Mixer, ModelSpec, TensorClass
+    from ..engines.profile import ExpertPadding
+    from ..engines.spec import TensorClass
+    from ..models.spec import FeedForward, Indexer, LayerGroup, Mixer, ModelSpec
     from .formats import Formats
 
 
@@ -304,11 +306,20 @@ def count_parameters(model: ModelSpec) -> ParameterCount:
     return ParameterCount(by_class, total - unused, multiplied + table)
 
 
-def stored_bytes(model: ModelSpec, formats: Formats, layout: Layout = SINGLE) -> int:
-    """Bytes of the weights that the fullest device stores (formula F4.2).
+def stored_bytes(
+    model: ModelSpec, formats: Formats, layout: Layout = SINGLE, padding: tuple[ExpertPadding, ...] = ()
+) -> int:
+    """Bytes of the weights that the fullest device stores (formula F4.2)."""
+    return max(stage_bytes(model, formats, layout, padding))
 
-    Stages of a pipeline get ceil(layers / pp) layers of average size, and the fullest one also an end of the model: known to be inexact for
-    models whose layers differ much in size.
+
+def stage_bytes(
+    model: ModelSpec, formats: Formats, layout: Layout = SINGLE, padding: tuple[ExpertPadding, ...] = ()
+) -> tuple[int, ...]:
+    """Bytes of the weights on a rank of each pipeline stage: one stage, or the first, those between (where there are any), and the last.
+
+    Stages get ceil(layers / pp) layers of average size, the first one also the table, the last one the head: known to be inexact for models
+    whose layers differ much in size.
     """
     per_class = _rank_parameters(model, layout)
     table = model.table_width * divided(model.vocab_size, layout.tp)
@@ -319,16 +330,34 @@ def stored_bytes(model: ModelSpec, formats: Formats, layout: Layout = SINGLE) ->
         "norm": model.final_norms * _norm_size(model) + (model.vocab_size if model.head_bias else 0),
     }
     other = sum(other.count for other in model.other_parameters)
-    beside = loaded_beside_bytes(model, formats)
-    layers = _bytes(per_class, formats)
+    beside = _bytes({"other": other}, formats) + loaded_beside_bytes(model, formats)
+    layers = _bytes(per_class, formats) + _padding_bytes(model, formats, layout, padding)
     if layout.pp == 1:
         ends = _bytes(front, formats) + _bytes({"norm": back["norm"]}, formats)
         ends += 0 if model.tied_embeddings else _bytes({"head": back["head"]}, formats)
-        return layers + ends + _bytes({"other": other}, formats) + beside
+        return (layers + ends + beside,)
     share = divided(model.num_layers, layout.pp)
     stage = -(-layers * share // model.num_layers)
+    first = stage + _bytes(front, formats) + beside
     # The last stage of a tied model holds a copy of the table as its head.
-    return stage + max(_bytes(front, formats) + _bytes({"other": other}, formats) + beside, _bytes(back, formats))
+    return (first, *[stage] * min(1, layout.pp - 2), stage + _bytes(back, formats))
+
+
+def _padding_bytes(model: ModelSpec, formats: Formats, layout: Layout, padding: tuple[ExpertPadding, ...]) -> int:
+    """Bytes that an engine adds to experts in some format when it pads their matrices on a rank."""
+    stored = formats.weights["experts"]
+    rule = next((rule for rule in padding if rule.format == stored.name), None)
+    if rule is None:
+        return 0
+    elements = 0
+    for layer in model.layers:
+        for part in layer.mlp:
+            if isinstance(part, Moe):
+                width, inner = divided(part.intermediate_size, layout.expert_cut), part.latent_size or model.hidden_size
+                padded = divided(width, rule.width) * rule.width * divided(inner, rule.hidden) * rule.hidden
+                matrices = layer.count * divided(part.num_experts, layout.ep) * (2 + part.gated)
+                elements += matrices * (padded - width * inner)
+    return stored.bytes_of(elements)
 
 
 def loaded_beside_bytes(model: ModelSpec, formats: Formats) -> int:

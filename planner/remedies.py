@@ -10,8 +10,7 @@ from ..engines.spec import NumberFormat
 from ..errors import LayoutError
 from ..quantities import show_count
 from .formats import LINEAR_CLASSES, main_class
-from .memory import MemoryPlan, longest_within, plan_memory, rank_cache
-from .parameters import stored_bytes
+from .memory import MemoryPlan, engine_cache, longest_within, plan_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +35,7 @@ def _changes(d: Deployment, plan: MemoryPlan) -> Iterator[str]:
             devices = d.layout.devices // getattr(d.layout, name) * ranks
             yield f"{devices} devices (--{name} {ranks})"
             break
-    bits, now = _most_bits(d, plan), d.formats.weights[main_class(d.model)].bits_per_element
+    bits, now = _most_bits(d), d.formats.weights[main_class(d.model)].bits_per_element
     if _FEWEST_BITS <= bits < now:
         yield f"weights of at most {math.floor(bits * 10) / 10:.1f} bits in the layers (now {now:g})"
     fitting = max(0, plan.kv_budget_bytes) // max(1, plan.kv_bytes_per_sequence) * d.layout.dp
@@ -47,22 +46,19 @@ def _changes(d: Deployment, plan: MemoryPlan) -> Iterator[str]:
         yield f"sequences of at most {show_count(length)} tokens (now {show_count(d.workload.length)})"
 
 
-def _most_bits(d: Deployment, plan: MemoryPlan) -> float:
+def _most_bits(d: Deployment) -> float:
     """Most bits of an element of the layers' matrices with which it fits; what formats leave at 16 bits stays there."""
 
-    def weight_bytes(bits: int) -> int:
+    def free(bits: int) -> int:
         source = "a number of so many bits, to weigh the matrices of the layers"
         plain = NumberFormat(
             schema="roofplan/format/v1", name="", bits=bits, arithmetic=(), activations="", source=source
         )
         formats = replace(d.formats, weights={**d.formats.weights, **dict.fromkeys(LINEAR_CLASSES, plain)})
-        return stored_bytes(d.model, formats, d.layout)
+        return plan_memory(replace(d, formats=formats)).free_bytes
 
-    needed = (
-        plan.sequences * plan.kv_bytes_per_sequence + plan.activation_bytes + plan.non_torch_bytes + plan.graph_bytes
-    )
-    eight, sixteen = weight_bytes(8), weight_bytes(16)
-    return 16 - 8 * (sixteen - (plan.budget_bytes - needed)) / max(1, sixteen - eight)
+    eight, sixteen = free(8), free(16)
+    return 16 + 8 * sixteen / max(1, eight - sixteen)
 
 
 def _enough_ranks(d: Deployment, name: str) -> int | None:
@@ -82,5 +78,5 @@ def _enough_ranks(d: Deployment, name: str) -> int | None:
 def _longest_sequence(d: Deployment, plan: MemoryPlan) -> int:
     """Longest sequence of which as many as were asked for fit; 0 where none does."""
     each = max(0, plan.kv_budget_bytes) // plan.sequences
-    longest = longest_within(rank_cache(d), each, d.workload.length)
+    longest = longest_within(engine_cache(d), each, d.workload.length)
     return longest if longest > 1 else 0

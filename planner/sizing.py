@@ -20,7 +20,7 @@ from .figures import (
 )
 from .kv_cache import cache_layout
 from .latency import SteadyState, chunks, prefill_s, steady_state
-from .memory import Capacity, MemoryPlan, plan_capacity, plan_memory, rank_cache
+from .memory import Capacity, MemoryPlan, engine_cache, plan_capacity, plan_memory, rank_cache
 from .notices import achieved_shares, assumptions_of, main_arithmetic, warnings_of
 from .parallel import SINGLE
 from .parameters import count_parameters, stored_bytes
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .deployment import Deployment
+    from .logged import LoggedPart
+    from .solve import Question, Solution
 
 READING_TOKENS_PER_S = 10.0  # a fast reader takes in 5 to 10 tokens per second
 
@@ -57,6 +59,8 @@ class SizeResult(Answer):
     rank: RankFigures
     decode_batch: float  # sequences of a decode step, as in intensity and work
     efficiencies: tuple[Efficiency, ...]
+    solution: Solution | None = None  # the answer to an inverse question
+    logged: tuple[LoggedPart, ...] = ()  # a start-up log beside the prediction
 
     @property
     def command(self) -> str:
@@ -73,10 +77,14 @@ class SizeResult(Answer):
         """Codes of why it does not fit; empty when it does."""
         if self.memory.kv_budget_bytes < 0:
             return ("weights_exceed_memory",)
+        if self.deployment.settings.kv_cache_bytes is not None and self.memory.spare_bytes < 0:
+            return ("cache_exceeds_memory",)
         if self.capacity.max_concurrency < 1:
             return ("kv_less_than_one_sequence",)
         if self.memory.free_bytes < 0:
             return ("kv_less_than_concurrency",)
+        if self.capacity.max_concurrency < self.deployment.workload.concurrency:
+            return ("engine_admits_fewer",)
         return ()
 
     @property
@@ -119,15 +127,19 @@ class SizeResult(Answer):
                 "total_bytes": plan.total_bytes,
                 "budget_bytes": plan.budget_bytes,
                 "weights_bytes": plan.weights_bytes,
+                "adapter_bytes": plan.adapter_bytes,
                 "activation_bytes": plan.activation_bytes,
                 "non_torch_bytes": plan.non_torch_bytes,
                 "graph_bytes": plan.graph_bytes,
                 "kv_budget_bytes": plan.kv_budget_bytes,
                 "free_bytes": plan.free_bytes,
+                "spare_bytes": plan.spare_bytes,
             },
             "capacity": {
                 "kv_tokens": self.capacity.kv_tokens,
                 "max_concurrency": self.capacity.max_concurrency,
+                "max_concurrency_binds": self.capacity.binds,
+                "concurrency_at_max_model_len": self.capacity.concurrency_at_limit,
                 "max_context": self.capacity.max_context,
                 "max_batch_compute_bound": self.max_batch_compute_bound,
                 "max_batch_compute_bound_reason": never,
@@ -138,6 +150,8 @@ class SizeResult(Answer):
             "work": self.work,
             "bottleneck": {"prefill": self.prefill_limit, "decode": self.decode_limit},
             "faster_than_reading": self.faster_than_reading,
+            **({"solution": self.solution} if self.solution else {}),
+            **({"log": {"parts": [_logged(part) for part in self.logged]}} if self.logged else {}),
         }
 
     def _timed(
@@ -156,12 +170,23 @@ class SizeResult(Answer):
         return explain_size(self)
 
 
+def _logged(part: LoggedPart) -> dict[str, Any]:
+    return {
+        "part": part.name,
+        "unit": part.unit,
+        "logged": part.logged,
+        "predicted": part.predicted,
+        "error": part.error,
+    }
+
+
 def deployment_inputs(d: Deployment) -> dict[str, Any]:
     """What was asked, by the names of the options."""
     return {
         "model": d.model.name,
         "hardware": d.hardware.name,
         "engine": d.engine.name,
+        "engine_version": d.engine.version,
         "devices": d.layout.devices,
         "tp": d.layout.tp,
         "pp": d.layout.pp,
@@ -174,15 +199,25 @@ def deployment_inputs(d: Deployment) -> dict[str, Any]:
         "output": d.workload.output,
         "concurrency": d.workload.concurrency,
         "max_model_len": d.max_model_len,
+        "max_num_batched_tokens": d.settings.max_batched_tokens,
+        "max_num_seqs": d.settings.max_num_seqs,
+        "block_size": d.settings.block,
+        "kv_cache_bytes": d.settings.kv_cache_bytes,
+        "eager": d.settings.eager,
+        "offline": d.settings.offline,
+        "max_loras": d.settings.adapters,
+        "max_lora_rank": d.settings.adapter_rank,
         "device_memory": d.memory.total_bytes,
         "memory_utilization": d.memory.utilization,
         "activation_memory": d.memory.activation_bytes,
         "runtime_memory": d.memory.runtime_bytes,
+        "graph_memory": d.memory.graph_bytes,
+        "beside_memory": d.memory.beside_bytes,
     }
 
 
-def size_deployment(d: Deployment) -> SizeResult:
-    """Size a deployment: memory, capacity, latency, throughput and limits.
+def size_deployment(d: Deployment, question: Question | None = None) -> SizeResult:
+    """Size a deployment: memory, capacity, latency, throughput and limits; and answer an inverse question.
 
     Raises
     ------
@@ -201,7 +236,7 @@ def size_deployment(d: Deployment) -> SizeResult:
     running = min(d.sequences_per_replica, slots) or d.sequences_per_replica
     batch = max(1.0, running / d.layout.pp)
     decode = Load(batch, d.workload.mean_context)
-    prefill = Load(0, 0, chunk=min(d.workload.prompt, d.engine.max_batched_tokens))
+    prefill = Load(0, 0, chunk=min(d.workload.prompt, d.max_batched_tokens))
     something_fits = plan.kv_budget_bytes >= 0 and slots > 0
     times = _times(d, models, slots) if something_fits and d.hardware.has_rates else None
     too_many = d.sequences_per_replica > slots
@@ -225,7 +260,16 @@ def size_deployment(d: Deployment) -> SizeResult:
         rank=rank,
         decode_batch=batch,
         efficiencies=efficiencies,
+        solution=_solution(d, question),
     )
+
+
+def _solution(d: Deployment, question: Question | None) -> Solution | None:
+    if question is None:
+        return None
+    from .solve import solve
+
+    return solve(d, question)
 
 
 def _limit(model: StepModel, load: Load, d: Deployment, *, fits: bool) -> Limit | None:
@@ -237,14 +281,17 @@ def _limit(model: StepModel, load: Load, d: Deployment, *, fits: bool) -> Limit 
 
 def kv_figures(d: Deployment) -> KvFigures:
     """Cache bytes of one sequence: unsharded over a replica, and on the fullest device."""
-    whole, length = cache_layout(d.model, d.formats.kv), d.workload.length
+    whole, length = cache_layout(d.model, d.formats.kv, entries=d.engine.entries), d.workload.length
     rank = rank_cache(d)
+    paged = engine_cache(replace(d, layout=SINGLE)) if d.engine.paging is not None else whole
     return KvFigures(
         whole.bytes_per_token,
         whole.index_bytes_per_token,
         whole.fixed_bytes,
+        paged.bytes_per_sequence(length),
         whole.bytes_per_sequence(length),
         rank.bytes_per_token,
+        engine_cache(d).bytes_per_sequence(length),
         rank.bytes_per_sequence(length),
     )
 
@@ -263,7 +310,7 @@ def efficiencies_of(d: Deployment) -> tuple[Efficiency, ...]:
 
 def _times(d: Deployment, models: tuple[StepModel, ...], slots: int) -> Times:
     states = tuple(
-        steady_state(model, d.workload, d.sequences_per_replica, slots, d.engine.max_batched_tokens, d.layout.pp)
+        steady_state(model, d.workload, d.sequences_per_replica, slots, d.max_batched_tokens, d.layout.pp)
         for model in models
     )
 
@@ -318,13 +365,13 @@ def _intensity(d: Deployment, model: StepModel, prefill: Load, decode: Load) -> 
 
 def _work(d: Deployment, model: StepModel, whole: StepModel, rank: RankFigures, decode: Load) -> WorkFigures:
     workload, context = d.workload, round(d.workload.mean_context)
-    pieces = list(chunks(workload.prompt, d.engine.max_batched_tokens))
+    pieces = list(chunks(workload.prompt, d.max_batched_tokens))
     crossover = crossover_batch(rank.weight_bytes, rank.cache.bytes_per_sequence(context))
     ridge, growth = _ridge(d), rank.cache.bytes_per_token
     return WorkFigures(
         sum(float(whole.totals(Load(0, 0, chunk=chunk, past=past))[0]) for chunk, past in pieces),
         float(whole.totals(decode)[0]),
-        prefill_s(model, workload.prompt, d.engine.max_batched_tokens, grouping="whole"),
+        prefill_s(model, workload.prompt, d.max_batched_tokens, grouping="whole"),
         float(model.step_s(decode.decoders, decode.context, grouping="whole")),
         crossover if growth else None,
         critical_context(rank.parameters, ridge, growth) if growth and ridge is not None else None,

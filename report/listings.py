@@ -23,6 +23,7 @@ from ..quantities import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from ..engines.profile import EngineProfile
     from ..engines.spec import NumberFormat
     from ..hardware.spec import HardwareSpec
     from ..models.spec import ModelSpec
@@ -131,7 +132,36 @@ def list_findings(verb: str, noun: str, checked: int, findings: list[Finding]) -
     return Listing(verb, "Findings", ("entry", "rule", "what"), cells, rows, not findings, verdict)
 
 
-def show_entry(verb: str, spec: HardwareSpec | ModelSpec) -> Listing:
+def list_profiles(profiles: Iterable[EngineProfile]) -> Listing:
+    """One row a profile: share of memory, what it pays, how the cache is cut, and the default limits of a step."""
+    cells, rows = [], []
+    for p in profiles:
+        share = p.budget.share[0].share if p.budget.reserve is None else None
+        paging, usual = p.paging, p.batching[0]
+        rows.append(
+            {
+                "name": p.name,
+                "extends": p.extends or None,
+                "checked_to": p.checked_to or None,
+                "memory_utilization": share,
+                "before": list(p.budget.before),
+                "within": list(p.budget.within),
+                "block_size": paging.block if paging else None,
+                "layers": paging.layers if paging else None,
+                "max_batched_tokens": usual.max_batched_tokens,
+                "max_num_seqs": usual.max_num_seqs,
+            }
+        )
+        paid = ", ".join((*(f"{part} before" for part in p.budget.before), *p.budget.within))
+        cut = f"blocks of {paging.block}, {paging.layers}" if paging else "every byte"
+        cells.append(
+            (p.name, "by formula" if share is None else f"{share:g}", paid, cut, f"{usual.max_batched_tokens:,}")
+        )
+    header = ("engine", "share", "pays", "cache", "tokens of a step")
+    return Listing("engine list", _counted(len(rows), "profile"), header, tuple(cells), tuple(rows))
+
+
+def show_entry(verb: str, spec: HardwareSpec | ModelSpec | EngineProfile) -> Listing:
     """One row a figure of an entry, by its key; what has its default is left out."""
     figures = list(flatten(spec))
     cells = tuple((key, printed) for key, _, printed in figures)
@@ -139,8 +169,10 @@ def show_entry(verb: str, spec: HardwareSpec | ModelSpec) -> Listing:
     return Listing(verb, spec.title or spec.name, ("key", "value"), cells, rows)
 
 
-def list_differences(first: ModelSpec, second: ModelSpec) -> Listing:
-    """One row a key in which two models differ, names and sources left out."""
+def list_differences(
+    verb: str, first: ModelSpec | EngineProfile, second: ModelSpec | EngineProfile, same: str
+) -> Listing:
+    """One row a key in which two entries differ, names and sources left out; ``same`` is the verdict where none does."""
     left, right = ({key: (value, printed) for key, value, printed in flatten(spec)} for spec in (first, second))
     keys = [key for key in dict.fromkeys((*left, *right)) if not key.startswith(_NOT_COMPARED)]
     differing = [
@@ -149,16 +181,16 @@ def list_differences(first: ModelSpec, second: ModelSpec) -> Listing:
     names = (first.name, second.name) if first.name != second.name else (f"{first.name} (1)", f"{second.name} (2)")
     rows = tuple({"key": key, names[0]: a[0], names[1]: b[0]} for key, a, b in differing)
     cells = tuple((key, a[1], b[1]) for key, a, b in differing)
-    verdict = _counted(len(differing), "difference") if differing else "the same architecture"
+    verdict = _counted(len(differing), "difference") if differing else same
     header = ("key", *names)
-    return Listing("model diff", f"{first.name} and {second.name}", header, cells, rows, not differing, verdict)
+    return Listing(verb, f"{first.name} and {second.name}", header, cells, rows, not differing, verdict)
 
 
 def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-_NOT_COMPARED = ("schema", "name", "title", "ids", "aliases", "sources", "notes")
+_NOT_COMPARED = ("schema", "name", "title", "ids", "aliases", "sources", "notes", "extends", "checked_to", "version")
 
 
 def flatten(item: Any, path: str = "", dimension: Dimension | None = None) -> Iterator[tuple[str, Any, str]]:
@@ -173,11 +205,23 @@ def flatten(item: Any, path: str = "", dimension: Dimension | None = None) -> It
     elif isinstance(item, tuple) and any(dataclasses.is_dataclass(entry) for entry in item):
         for position, entry in enumerate(item):
             yield from flatten(entry, f"{path}.{position}")
-    elif isinstance(item, tuple):
-        yield path, list(item), ", ".join(map(str, item))
-    elif isinstance(item, bool):
-        yield path, item, str(item).lower()
-    elif dimension is not None and isinstance(item, (int, float)):
-        yield path, item, show_quantity(item, dimension)
+    elif isinstance(item, dict):
+        for key, entry in item.items():
+            yield from flatten(entry, f"{path}.{key}")
     else:
-        yield path, item, str(item)
+        yield path, list(item) if isinstance(item, tuple) else item, _printed(item, dimension)
+
+
+_LONGEST_EXACT = 10  # letters: sizes that were written in GiB and are no round number of bytes are printed rounded
+
+
+def _printed(item: Any, dimension: Dimension | None) -> str:
+    """One value as text."""
+    if isinstance(item, tuple):
+        return ", ".join(map(str, item))
+    if isinstance(item, bool):
+        return str(item).lower()
+    if dimension is None or not isinstance(item, (int, float)):
+        return str(item)
+    exact = show_quantity(item, dimension)
+    return show_bytes(item) if "GiB" in dimension.units and len(exact) > _LONGEST_EXACT else exact

@@ -11,10 +11,13 @@ from ..quantities import show_bytes, show_count, show_parameters, show_rate, sho
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..engines.profile import EngineProfile
     from ..planner.caching import KvResult
+    from ..planner.logged import LoggedPart
     from ..planner.ranges import Range
     from ..planner.results import Answer, Explanation
     from ..planner.sizing import SizeResult
+    from ..planner.solve import Solution
     from .listings import Listing
 
 Row = tuple[str, ...]
@@ -44,12 +47,18 @@ _REASONS = {
     "weights_exceed_memory": "the weights and activations alone exceed the memory of a device",
     "kv_less_than_one_sequence": "not even one sequence fits beside the weights",
     "kv_less_than_concurrency": "fewer sequences fit than were asked for; the others wait",
+    "cache_exceeds_memory": "the cache that was asked for does not fit beside the rest",
+    "engine_admits_fewer": "the engine runs fewer sequences at a time than were asked for; the others wait",
 }
 
 
 def size_report(r: SizeResult) -> Report:
     """Arrange a sizing: verdict, memory, capacity, speed, and what binds."""
     sections = [_memory(r), _capacity(r)]
+    if r.solution is not None:
+        sections.insert(0, _solution(r.solution))
+    if r.logged:
+        sections.insert(0, _logged(r.logged))
     if r.times is not None:
         sections.append(_speed(r))
     sections.append(_limits(r))
@@ -62,7 +71,14 @@ def _heading(r: SizeResult) -> str:
     layout = f" ({d.layout})" if d.layout.devices > 1 else ""
     formats = f"weights {d.formats.name}, KV {d.formats.kv.name}"
     workload = f"{show_count(d.workload.concurrency)} x ({show_count(d.workload.prompt)} in + {show_count(d.workload.output)} out)"
-    return show(f"{d.model.name} on {devices}{layout} · {formats} · {workload} tokens · engine {d.engine.name}", 300)
+    return show(
+        f"{d.model.name} on {devices}{layout} · {formats} · {workload} tokens · engine {_engine(d.engine)}", 300
+    )
+
+
+def _engine(engine: EngineProfile) -> str:
+    """The engine with the version that was asked for."""
+    return f"{engine.engine} {engine.version}" if engine.version else engine.name
 
 
 def _verdict(r: SizeResult) -> str:
@@ -88,14 +104,18 @@ def _remarks(r: SizeResult) -> tuple[str, ...]:
     return tuple(remarks)
 
 
-_TOTALS = {"memory.reported": "as the driver reports it", "memory.nameplate": "as advertised"}
+_TOTALS = {
+    "memory.visible": "as a program sees it",
+    "memory.reported": "as the driver reports it",
+    "memory.nameplate": "as advertised",
+}
 
 
 def _memory(r: SizeResult) -> Section:
     plan, d = r.memory, r.deployment
     sequences = f"{show_count(plan.sequences)} x {show_bytes(plan.kv_bytes_per_sequence)}"
     given = d.memory
-    total = "as given" if given.total_bytes is not None else _TOTALS[d.hardware.memory.total_key]
+    total = "as given" if given.total_bytes is not None else _TOTALS[d.hardware.memory.total_key(d.engine.budget.total)]
     rows = (
         (f"total, {total}", show_bytes(plan.total_bytes), ""),
         ("usable", show_bytes(plan.budget_bytes), f"x {plan.utilization:g}"),
@@ -103,15 +123,54 @@ def _memory(r: SizeResult) -> Section:
         (
             "activations",
             show_bytes(plan.activation_bytes),
-            "as given"
-            if given.activation_bytes is not None
-            else f"{show_count(d.engine.max_batched_tokens)} tokens at a time",
+            "as given" if given.activation_bytes is not None else f"{show_count(d.step_tokens)} tokens at a time",
         ),
         ("runtime", show_bytes(plan.non_torch_bytes), "as given" if given.runtime_bytes is not None else ""),
-        ("KV cache", show_bytes(plan.kv_budget_bytes), f"{show_bytes(r.kv.bytes_per_token_per_device)} per token"),
+        *_graphs(r),
+        ("KV cache", show_bytes(plan.kv_budget_bytes), _cache_note(r)),
         ("free at this concurrency", show_bytes(plan.free_bytes), f"after {sequences}"),
     )
     return Section("Memory per device", ("", "", ""), rows)
+
+
+def _graphs(r: SizeResult) -> tuple[Row, ...]:
+    """Captured graphs, where the engine captures any: inside of its share, or on top of it."""
+    budget, size = r.deployment.engine.budget, r.memory.graph_bytes
+    if not size:
+        return ()
+    inside = "graphs" in (*budget.before, *budget.within)
+    return (("graphs", show_bytes(size), "" if inside else "beside what is usable"),)
+
+
+def _cache_note(r: SizeResult) -> str:
+    """Growth per token, and what blocks and windows add to a sequence."""
+    real, ideal = r.kv.bytes_per_sequence_per_device, r.kv.ideal_bytes_per_sequence_per_device
+    note = f"{show_bytes(r.kv.bytes_per_token_per_device)} per token"
+    return note if real == ideal else f"{note}; {show_bytes(real)} a sequence, {show_bytes(ideal)} without blocks"
+
+
+def _logged(parts: tuple[LoggedPart, ...]) -> Section:
+    def shown(value: float, unit: str) -> str:
+        return show_bytes(value) if unit == "bytes" else f"{value:,.2f}".removesuffix(".00")
+
+    rows = tuple(
+        (
+            part.name,
+            shown(part.logged, part.unit),
+            shown(part.predicted, part.unit),
+            "" if part.error is None else f"{part.error:+.2%}",
+        )
+        for part in parts
+    )
+    return Section("The log and the prediction", ("", "logged", "predicted", "error"), rows)
+
+
+def _solution(s: Solution) -> Section:
+    answer = "none"
+    if s.answer is not None:
+        answer = f"{s.answer:g}" if not s.unit else f"{show_count(int(s.answer))} {s.unit}"
+    layout = f" ({s.layout})" if s.layout and s.answer != 1 else ""
+    return Section("Asked for", ("", "", ""), ((s.question, answer + layout, f"limited by {s.binds}"),))
 
 
 def _capacity(r: SizeResult) -> Section:
@@ -123,7 +182,8 @@ def _capacity(r: SizeResult) -> Section:
         (
             "sequences at full length",
             show_count(capacity.max_concurrency),
-            f"{show_count(r.deployment.workload.concurrency)} asked for",
+            f"{show_count(r.deployment.workload.concurrency)} asked for"
+            + ("; the engine runs no more" if capacity.binds == "max_num_seqs" else ""),
         ),
         ("longest single sequence", f"{longest} tokens", "the model's limit" if by_model else "by memory"),
     )
@@ -223,12 +283,23 @@ def report_of(answer: Answer, *, explain: bool = False) -> Report:
         report = size_report(answer)
     elif isinstance(answer, KvResult):
         report = kv_report(answer)
+    elif answer.command == "accuracy memory":
+        report = _accuracy(answer)
     elif isinstance(answer, Listing):
         report = Report("", answer.verdict, answer.good, _listed(answer), ())
     else:
         raise TypeError(f"no report for {type(answer).__name__}")
     derived = tuple(_derivation(line) for line in answer.explain()) if explain else ()
     return replace(report, sections=report.sections + derived)
+
+
+def _accuracy(answer: Answer) -> Report:
+    # A room that the other verbs do not need: it is loaded when it answers.
+    from ..accuracy.results import MemoryAccuracy
+    from .accuracy import memory_report
+
+    assert isinstance(answer, MemoryAccuracy)
+    return memory_report(answer)
 
 
 def _listed(listing: Listing) -> tuple[Section, ...]:

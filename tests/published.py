@@ -1,11 +1,23 @@
 """Configurations beyond the collection, with the totals of the published checkpoints.
 
-Keys and totals were written down from memory and not looked up again for this file; the reader's totals equal them to the unit.
+Keys and totals were written down from memory and not looked up again for this file, but for those of LFM2; the reader's totals equal them
+to the unit.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+# Keys of LFM2: LiquidAI/LFM2-700M config.json (refs/pr/8), FastFlowLM/LFM2-1.2B-NPU2, Thorge-AI/lfm2-web-runtime-weights (350M) and
+# LiquidAI/LFM2-2.6B-Transcript-ONNX; totals: parameters_raw of llmfit (safetensors metadata), for 1.2B also the header of its GGUF.
+_LFM2 = {"model_type": "lfm2", "num_key_value_heads": 8, "vocab_size": 65536, "conv_L_cache": 3, "conv_bias": False}
+_LFM2 |= {"block_auto_adjust_ff_dim": True, "block_ffn_dim_multiplier": 1.0, "block_multiple_of": 256}
+_LFM2_ATTENTION = [2, 5, 8, 10, 12, 14]
+
+
+def _kinds(count: int, full: list[int]) -> list[str]:
+    return ["full_attention" if i in full else "conv" for i in range(count)]
+
 
 PUBLISHED: dict[str, tuple[int, dict[str, Any]]] = {
     "microsoft/phi-2": (
@@ -73,5 +85,25 @@ PUBLISHED: dict[str, tuple[int, dict[str, Any]]] = {
         4_190_509_056,  # 2 x 256000 x 3072 + 32 x (2 x 3072^2 + 2 x 3072 x 1024 + 2 x 3072 x 9216 + 4 x 3072) + 2 x 3072
         {"model_type": "nemotron", "hidden_size": 3072, "intermediate_size": 9216, "num_hidden_layers": 32}
         | {"num_attention_heads": 24, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 256000},
+    ),
+    "LiquidAI/LFM2-1.2B": (
+        1_170_340_608,
+        {**_LFM2, "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 32, "block_ff_dim": 12288}
+        | {"full_attn_idxs": _LFM2_ATTENTION, "max_position_embeddings": 128000},
+    ),
+    "LiquidAI/LFM2-700M": (
+        742_489_344,
+        {**_LFM2, "hidden_size": 1536, "num_hidden_layers": 16, "num_attention_heads": 24, "block_ff_dim": 10240}
+        | {"full_attn_idxs": _LFM2_ATTENTION},
+    ),
+    "LiquidAI/LFM2-350M": (
+        354_483_968,
+        {**_LFM2, "hidden_size": 1024, "num_hidden_layers": 16, "num_attention_heads": 16, "block_ff_dim": 6656}
+        | {"intermediate_size": 6656, "layer_types": _kinds(16, _LFM2_ATTENTION)},
+    ),
+    "LiquidAI/LFM2-2.6B": (
+        2_569_272_320,
+        {**_LFM2, "hidden_size": 2048, "num_hidden_layers": 30, "num_attention_heads": 32, "block_ff_dim": 10752}
+        | {"block_auto_adjust_ff_dim": False, "layer_types": _kinds(30, [2, 5, 9, 13, 17, 21, 24, 27])},
     ),
 }

@@ -11,6 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+import roofplan.engines.profile
 import roofplan.engines.spec
 import roofplan.hardware.spec
 import roofplan.models.spec
@@ -28,9 +29,9 @@ READERS = {
     "roofplan/hardware/v1": hardware.from_document,
     "roofplan/model/v1": models.from_document,
     "roofplan/format/v1": lambda document: specfiles.validate(NumberFormat, document),
-    "roofplan/engine/v1": lambda document: specfiles.validate(engines.spec.EngineProfile, document),
+    "roofplan/engine/v1": engines.profiles.from_document,
 }
-MODULES = (roofplan.engines.spec, roofplan.hardware.spec, roofplan.models.spec)
+MODULES = (roofplan.engines.profile, roofplan.engines.spec, roofplan.hardware.spec, roofplan.models.spec)
 # Not written by hand: the marker of unions, and what the readers of weight files fill in.
 FILLED_BY_READERS = {"checkpoint", "assumed"}
 NOT_WRITTEN = {models.spec.Tagged, models.spec.Stored, StoredFormat}

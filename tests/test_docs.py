@@ -100,6 +100,10 @@ def test_the_reference_lists_every_verb_and_sub_command() -> None:
     assert headings == ["", *verbs], "docs/command-line.md is stale: run make docs"
 
 
+def test_the_accuracy_page_is_what_the_harness_prints() -> None:
+    assert generate.accuracy() == committed("accuracy.md"), "docs/accuracy.md is stale: run make docs"
+
+
 def test_catalogue_pages_are_what_the_catalogues_make(tmp_path: Path) -> None:
     catalogue_pages.write(tmp_path)
     for name in ("devices.md", "models.md"):

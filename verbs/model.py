@@ -182,6 +182,6 @@ def diff(
     from ..report.listings import list_differences
     from .render import print_answer
 
-    listing = list_differences(models.load(first), models.load(second))
+    listing = list_differences("model diff", models.load(first), models.load(second), "the same architecture")
     print_answer(listing, output_format, color)
     return ExitCode.YES if listing.good else ExitCode.NO

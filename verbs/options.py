@@ -26,6 +26,15 @@ class Color(enum.StrEnum):
     never = "never"
 
 
+class Question(enum.StrEnum):
+    """The limits that ``--solve`` finds."""
+
+    max_context = "max-context"
+    max_concurrency = "max-concurrency"
+    min_devices = "min-devices"
+    min_utilization = "min-utilization"
+
+
 _ROOM = Path(__file__).parent.parent
 
 
@@ -54,7 +63,8 @@ def complete_engine(incomplete: str) -> list[str]:
     return _slugs("engines/catalogue", incomplete)
 
 
-_WORKLOAD, _LAYOUT, _FORMATS, _MEMORY, _OUTPUT = "Workload", "Devices", "Number formats", "Memory", "Output"
+_WORKLOAD, _LAYOUT, _FORMATS, _ENGINE = "Workload", "Devices", "Number formats", "Engine"
+_MEMORY, _OUTPUT = "Memory", "Output"
 
 Model = Annotated[
     str,
@@ -69,15 +79,38 @@ Hardware = Annotated[
     str,
     typer.Argument(metavar="HARDWARE", help="Name, alias, spec YAML, or -.", autocompletion=complete_hardware),
 ]
+MaybeModel = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="MODEL",
+        help="Name, Hugging Face id, alias, spec YAML, config.json, a folder with one, or - for standard input."
+        " With --from-log it may be left out.",
+        autocompletion=complete_model,
+        show_default=False,
+    ),
+]
+MaybeHardware = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="HARDWARE",
+        help="Name, alias, spec YAML, or -.",
+        autocompletion=complete_hardware,
+        show_default=False,
+    ),
+]
 Prompt = Annotated[
-    str, typer.Option("--prompt", metavar="TOKENS", help="Tokens of a prompt.", rich_help_panel=_WORKLOAD)
+    str | None,
+    typer.Option("--prompt", metavar="TOKENS", help="Tokens of a prompt. Default: 1024.", rich_help_panel=_WORKLOAD),
 ]
 Output = Annotated[
-    str, typer.Option("--output", metavar="TOKENS", help="Tokens that a request generates.", rich_help_panel=_WORKLOAD)
+    str | None,
+    typer.Option(
+        "--output", metavar="TOKENS", help="Tokens that a request generates. Default: 256.", rich_help_panel=_WORKLOAD
+    ),
 ]
 Concurrency = Annotated[
-    str,
-    typer.Option("--concurrency", metavar="N", help="Requests in flight at a time.", rich_help_panel=_WORKLOAD),
+    str | None,
+    typer.Option("--concurrency", metavar="N", help="Requests at a time. Default: 1.", rich_help_panel=_WORKLOAD),
 ]
 Devices = Annotated[
     str | None,
@@ -121,13 +154,79 @@ Activations = Annotated[
     ),
 ]
 Engine = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--engine",
         metavar="ENGINE",
-        help="Engine profile.",
+        help="Engine profile, with a version if wanted (vllm@0.19), or a YAML file of one. Default: plain.",
         autocompletion=complete_engine,
-        rich_help_panel=_MEMORY,
+        rich_help_panel=_ENGINE,
+    ),
+]
+MaxNumBatchedTokens = Annotated[
+    str | None,
+    typer.Option(
+        "--max-num-batched-tokens",
+        metavar="TOKENS",
+        help="Tokens of one step. Default: the engine's for the device.",
+        rich_help_panel=_ENGINE,
+    ),
+]
+MaxNumSeqs = Annotated[
+    str | None,
+    typer.Option(
+        "--max-num-seqs",
+        metavar="N",
+        help="Sequences that run at a time. Default: the engine's for the device.",
+        rich_help_panel=_ENGINE,
+    ),
+]
+BlockSize = Annotated[
+    str | None,
+    typer.Option(
+        "--block-size",
+        metavar="TOKENS",
+        help="Tokens of a cache block. Default: the engine's.",
+        rich_help_panel=_ENGINE,
+    ),
+]
+KvCacheBytes = Annotated[
+    str | None,
+    typer.Option(
+        "--kv-cache-bytes",
+        metavar="SIZE",
+        help="Cache of a device, whatever the share of its memory says.",
+        rich_help_panel=_ENGINE,
+    ),
+]
+Eager = Annotated[bool, typer.Option("--eager", help="No graphs are captured.", rich_help_panel=_ENGINE)]
+Offline = Annotated[
+    bool,
+    typer.Option(
+        "--offline", help="The defaults of a program that calls the engine, not of its server.", rich_help_panel=_ENGINE
+    ),
+]
+MaxLoras = Annotated[
+    str | None,
+    typer.Option("--max-loras", metavar="N", help="LoRA adapters that are held at a time.", rich_help_panel=_ENGINE),
+]
+MaxLoraRank = Annotated[
+    str | None,
+    typer.Option(
+        "--max-lora-rank", metavar="RANK", help="Rank that room is kept for. Default: 16.", rich_help_panel=_ENGINE
+    ),
+]
+Solve = Annotated[
+    Question | None,
+    typer.Option("--solve", help="Also find the limit of one setting, all others as given.", rich_help_panel=_OUTPUT),
+]
+FromLog = Annotated[
+    str | None,
+    typer.Option(
+        "--from-log",
+        metavar="FILE",
+        help="Compare with a start-up log of vLLM, SGLang, TensorRT-LLM or llama.cpp, part by part; settings are read from it.",
+        rich_help_panel=_ENGINE,
     ),
 ]
 MemoryUtilization = Annotated[
@@ -156,13 +255,26 @@ RuntimeMemory = Annotated[
     str | None,
     typer.Option("--runtime-memory", metavar="SIZE", help="Replaces the engine's figure.", rich_help_panel=_MEMORY),
 ]
+GraphMemory = Annotated[
+    str | None,
+    typer.Option("--graph-memory", metavar="SIZE", help="Replaces the estimate.", rich_help_panel=_MEMORY),
+]
+BesideMemory = Annotated[
+    str | None,
+    typer.Option(
+        "--beside-memory",
+        metavar="SIZE",
+        help="Weights that are loaded beside the model: a projector, a draft model.",
+        rich_help_panel=_MEMORY,
+    ),
+]
 MaxModelLen = Annotated[
     str | None,
     typer.Option(
         "--max-model-len",
         metavar="TOKENS",
         help="Longest sequence that the engine accepts. Default: the model's.",
-        rich_help_panel=_MEMORY,
+        rich_help_panel=_ENGINE,
     ),
 ]
 Strict = Annotated[

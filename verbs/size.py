@@ -6,11 +6,11 @@ from . import options as o
 
 
 def size(
-    model: o.Model,
-    hardware: o.Hardware,
-    prompt: o.Prompt = "1024",
-    output: o.Output = "256",
-    concurrency: o.Concurrency = "1",
+    model: o.MaybeModel = None,
+    hardware: o.MaybeHardware = None,
+    prompt: o.Prompt = None,
+    output: o.Output = None,
+    concurrency: o.Concurrency = None,
     devices: o.Devices = None,
     tp: o.Tp = None,
     pp: o.Pp = None,
@@ -19,12 +19,24 @@ def size(
     weights: o.Weights = None,
     kv: o.Kv = None,
     activations: o.Activations = None,
-    engine: o.Engine = "plain",
+    engine: o.Engine = None,
+    max_model_len: o.MaxModelLen = None,
+    max_num_batched_tokens: o.MaxNumBatchedTokens = None,
+    max_num_seqs: o.MaxNumSeqs = None,
+    block_size: o.BlockSize = None,
+    kv_cache_bytes: o.KvCacheBytes = None,
+    eager: o.Eager = False,
+    offline: o.Offline = False,
+    max_loras: o.MaxLoras = None,
+    max_lora_rank: o.MaxLoraRank = None,
     memory_utilization: o.MemoryUtilization = None,
     device_memory: o.DeviceMemory = None,
     activation_memory: o.ActivationMemory = None,
     runtime_memory: o.RuntimeMemory = None,
-    max_model_len: o.MaxModelLen = None,
+    graph_memory: o.GraphMemory = None,
+    beside_memory: o.BesideMemory = None,
+    solve: o.Solve = None,
+    from_log: o.FromLog = None,
     strict: o.Strict = False,
     output_format: o.OutputFormat = o.Format.text,
     explain: o.Explain = False,
@@ -37,17 +49,25 @@ def size(
 
     roofplan size llama-3-70b a100-80gb --devices 2 --weights int8 --explain
 
+    roofplan size llama-3.1-8b h100-sxm --engine vllm@0.19 --max-num-seqs 512 --solve max-context
+
+    roofplan size h100-sxm --from-log serve.log
+
     roofplan size ./config.json rtx-4090 --format json
 
-    Exit code: 0 it fits, 1 it does not, 2 the input is wrong.
+    Exit code: 0 it fits (with --solve: there is an answer), 1 it does not, 2 the input is wrong.
     """
     from .. import api
     from ..errors import ExitCode
     from .render import print_answer
 
+    if from_log is not None and hardware is None:
+        model, hardware = None, model  # the log names the model: a single name is the device's
     result = api.size(
         model,
         hardware,
+        solve=solve.value if solve else None,
+        from_log=from_log,
         prompt=prompt,
         output=output,
         concurrency=concurrency,
@@ -60,12 +80,23 @@ def size(
         kv=kv,
         activations=activations,
         engine=engine,
+        max_model_len=max_model_len,
+        max_num_batched_tokens=max_num_batched_tokens,
+        max_num_seqs=max_num_seqs,
+        block_size=block_size,
+        kv_cache_bytes=kv_cache_bytes,
+        eager=eager or None,
+        offline=offline or None,
+        max_loras=max_loras,
+        max_lora_rank=max_lora_rank,
         memory_utilization=memory_utilization,
         device_memory=device_memory,
         activation_memory=activation_memory,
         runtime_memory=runtime_memory,
-        max_model_len=max_model_len,
+        graph_memory=graph_memory,
+        beside_memory=beside_memory,
         strict=strict,
     )
     print_answer(result, output_format, color, explain=explain)
-    return ExitCode.YES if result.fits else ExitCode.NO
+    found = result.fits if result.solution is None else result.solution.answer is not None
+    return ExitCode.YES if found else ExitCode.NO

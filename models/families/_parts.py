@@ -174,7 +174,27 @@ def latent(c: Config, **changes: Any) -> LatentAttention:
     return LatentAttention(**{**usual, **changes})
 
 
-def mamba2(hidden: int, heads: int, width: int, groups: int, state: int, kernel: int, *, bias: bool) -> Recurrent:
+_TYPES_OF_STATES = {"float32": 32, "bfloat16": 16, "float16": 16}
+
+
+def state_bits(c: Config, key: str) -> int | None:
+    """Bits of an element of a recurrent state, from the name of a type; None where the configuration names none.
+
+    Raises
+    ------
+    SpecError : for a type that is not known
+    """
+    if c.data.get(key) is None:
+        return None
+    said = c.text(key, default="")
+    if said not in _TYPES_OF_STATES:
+        raise c.error(key, got=repr(said), wanted=f"one of {', '.join(_TYPES_OF_STATES)}")
+    return _TYPES_OF_STATES[said]
+
+
+def mamba2(
+    hidden: int, heads: int, width: int, groups: int, state: int, kernel: int, *, bias: bool, bits: int | None = None
+) -> Recurrent:
     """Mamba-2: one input projection to gate, values, group keys and queries, and time steps; decay, skip and step biases per head."""
     inner, shared = heads * width, 2 * groups * state
     return Recurrent(
@@ -184,7 +204,7 @@ def mamba2(hidden: int, heads: int, width: int, groups: int, state: int, kernel:
             Projection(name="in", inputs=hidden, outputs=2 * inner + shared + heads),
             Projection(name="out", inputs=inner, outputs=hidden),
         ),
-        state=State(heads=heads, key_dim=width, value_dim=state),
+        state=State(heads=heads, key_dim=width, value_dim=state, bits=bits),
         convolution=Convolution(channels=inner + shared, kernel=kernel, bias=bias),
         vectors=3 * heads + inner,
     )
@@ -245,7 +265,14 @@ def lightning(hidden: int, heads: int, width: int) -> Recurrent:
 
 
 def gated_delta_net(
-    hidden: int, key_heads: int, key_dim: int, value_heads: int, value_dim: int, kernel: int
+    hidden: int,
+    key_heads: int,
+    key_dim: int,
+    value_heads: int,
+    value_dim: int,
+    kernel: int,
+    *,
+    bits: int | None = None,
 ) -> Recurrent:
     """Gated delta net: keys and queries per key head, values and gate per value head, two scalars per value head and token."""
     keys, values = key_heads * key_dim, value_heads * value_dim
@@ -256,7 +283,7 @@ def gated_delta_net(
             Projection(name="in", inputs=hidden, outputs=2 * keys + 2 * values + 2 * value_heads),
             Projection(name="out", inputs=values, outputs=hidden),
         ),
-        state=State(heads=value_heads, key_dim=key_dim, value_dim=value_dim),
+        state=State(heads=value_heads, key_dim=key_dim, value_dim=value_dim, bits=bits),
         convolution=Convolution(channels=2 * keys + values, kernel=kernel),
         vectors=2 * value_heads + value_dim,
     )

@@ -1,9 +1,9 @@
-"""Recurrent models and hybrids with attention: Jamba, Granite 4, Falcon-H1, Kimi Linear, MiniMax M1, Mamba-2 and RWKV-5 alone."""
+"""Recurrent models and hybrids with attention: Jamba, Granite 4, Falcon-H1, Kimi Linear, LFM2, MiniMax M1, Mamba-2 and RWKV-5 alone."""
 
 from __future__ import annotations
 
 from ..config import MOST_LAYERS, Config, Shape, family
-from ..spec import Convolution, LayerGroup, Projection, Recurrent, State
+from ..spec import Convolution, LayerGroup, Mlp, Projection, Recurrent, State
 from ._parts import (
     attention,
     delta_attention,
@@ -138,6 +138,50 @@ def kimi_linear(c: Config) -> Shape:
         correction_bias=True,
     )
     return Shape(dense_then_sparse(c, mixers, gated(c), moe))
+
+
+@family("lfm2")
+def lfm2(c: Config) -> Shape:
+    """LFM2 and LFM2.5: short convolutions between gates, and attention where ``layer_types`` or the older ``full_attn_idxs`` says so.
+
+    Source of all defaults: transformers, models/lfm2/configuration_lfm2.py.
+    """
+    own, convolution = attention(c, num_kv_heads=c.count("num_key_value_heads"), qk_norm=True), _short_convolution(c)
+    count, mlp = num_layers(c), Mlp(kind="gated", intermediate_size=_adjusted_width(c))
+    listed = layer_types(c, {"full_attention", "conv"})
+    full_layers = c.layers("full_attn_idxs", count)
+    if not listed and not full_layers:
+        raise c.error("layer_types", got="nothing", wanted=f"one for each of {count} layers")
+    full = [kind == "full_attention" for kind in listed] or [i in full_layers for i in range(count)]
+    tied = c.flag("tie_embedding", "tie_word_embeddings", default=True)
+    if tied != c.flag("tie_word_embeddings", "tie_embedding", default=True):
+        raise c.error("tie_embedding", got="the opposite of tie_word_embeddings", wanted="the same under both names")
+    layers = [LayerGroup(count=1, attention=(own if is_full else convolution,), mlp=(mlp,)) for is_full in full]
+    return Shape(layers, tied_by_default=tied)
+
+
+def _short_convolution(c: Config) -> Recurrent:
+    """Two gates and the input of a depthwise convolution from one projection; only the convolution's last inputs are kept."""
+    hidden, bias = c.count("hidden_size"), c.flag("conv_bias")
+    return Recurrent(
+        kind="recurrent",
+        variant="short convolution",
+        projections=(
+            Projection(name="in", inputs=hidden, outputs=3 * hidden),
+            Projection(name="out", inputs=hidden, outputs=hidden),
+        ),
+        convolution=Convolution(channels=hidden, kernel=c.count("conv_L_cache"), bias=bias),
+        vectors=4 * hidden if bias else 0,  # the biases of both projections
+    )
+
+
+def _adjusted_width(c: Config) -> int:
+    """Width of the MLP: two thirds of what is said, times a factor, rounded up to a multiple, unless that is switched off."""
+    width = c.count("block_ff_dim", "intermediate_size")
+    if not c.flag("block_auto_adjust_ff_dim", default=True):
+        return width
+    factor, multiple = c.number("block_ffn_dim_multiplier", default=1.0), c.count("block_multiple_of", default=256)
+    return -(-int(factor * (2 * width // 3)) // multiple) * multiple
 
 
 @family("mamba2")

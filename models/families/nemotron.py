@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..config import Config, Shape, family
 from ..spec import LayerGroup, Moe, Recurrent
-from ._parts import attention, experts, mamba2, num_layers, plain, shared_expert
+from ._parts import attention, experts, mamba2, num_layers, plain, shared_expert, state_bits
 
 
 @family("nemotron_h")
@@ -49,6 +49,7 @@ def _mamba(c: Config) -> Recurrent:
         c.count("ssm_state_size"),
         c.count("conv_kernel"),
         bias=c.flag("use_conv_bias", default=True),
+        bits=state_bits(c, "mamba_ssm_cache_dtype"),
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ..config import Config, Shape, family
 from ..spec import LayerGroup
-from ._parts import attention, by_layer_types, experts, gated, gated_delta_net, num_layers, shared_expert
+from ._parts import attention, by_layer_types, experts, gated, gated_delta_net, num_layers, shared_expert, state_bits
 
 _OLD = {"qwen2", "qwen2_vl", "qwen2_5_vl", "qwen2_moe", "mimo"}
 
@@ -64,6 +64,7 @@ def qwen_hybrid(c: Config) -> Shape:
         c.count("linear_num_value_heads"),
         c.count("linear_value_head_dim"),
         c.count("linear_conv_kernel_dim"),
+        bits=state_bits(c, "mamba_ssm_dtype"),
     )
     mixers = by_layer_types(c, full, recurrent, every=c.count("full_attention_interval", default=4))
     sparse = c.optional("num_experts") is not None

@@ -8,8 +8,8 @@ from cases import figures, logged
 from pytest import approx
 
 import roofplan
-from roofplan import hardware
-from roofplan.planner.memory import MemoryPlan
+from roofplan import engines, hardware
+from roofplan.planner.memory import divide_memory
 from roofplan.quantities import parse_bytes, show_bytes
 
 MIB, GIB, GB = 2**20, 2**30, 10**9
@@ -77,9 +77,10 @@ def test_case_26_budget_identity(
     utilization: float, weights: float, activation: float, runtime: float, cache: float
 ) -> None:
     """The identity with the log's own figures, each rounded to 0.01 GiB."""
-    parts = [round(part * GIB) for part in (weights, activation, runtime)]
-    plan = MemoryPlan(round(79.18 * GIB), utilization, round(79.18 * GIB * utilization), *parts, 0, 1, 1)
-    assert plan.kv_budget_bytes / GIB == approx(cache, abs=0.01)
+    named = {"weights": weights, "activations": activation, "runtime": runtime, "graphs": 0.0}
+    parts = {part: round(size * GIB) for part, size in named.items()}
+    budget = engines.load("vllm@0.15").budget
+    assert divide_memory(budget, round(79.18 * GIB), utilization, parts)[1] / GIB == approx(cache, abs=0.01)
 
 
 @pytest.mark.parametrize(

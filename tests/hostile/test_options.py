@@ -10,9 +10,16 @@ from hostile.processes import Case, Outcome, assert_refused, outcomes_of
 
 from roofplan.cli import app
 
-TOKENS = ["--prompt", "--output", "--max-model-len"]
-COUNTS = ["--concurrency", "--devices", "--tp", "--pp", "--dp", "--ep"]
-SIZES = ["--device-memory", "--activation-memory", "--runtime-memory"]
+TOKENS = ["--prompt", "--output", "--max-model-len", "--max-num-batched-tokens", "--block-size"]
+COUNTS = ["--concurrency", "--devices", "--tp", "--pp", "--dp", "--ep", "--max-num-seqs", "--max-loras"]
+SIZES = [
+    "--device-memory",
+    "--activation-memory",
+    "--runtime-memory",
+    "--graph-memory",
+    "--beside-memory",
+    "--kv-cache-bytes",
+]
 SIZE = ("size", "mixtral-8x7b", "h100")
 KV = ("kv", "llama-3.1-8b")
 OPTIONS = {
@@ -21,7 +28,7 @@ OPTIONS = {
     "kv --tp": (*KV, "--tp"),
 }
 VALUES = {"zero": "0", "negative": "-1", "not a number": "nan", "infinite": "inf", "endless": "9" * 400}
-MAY_BE_ZERO = {"--activation-memory", "--runtime-memory"}
+MAY_BE_ZERO = {"--activation-memory", "--runtime-memory", "--graph-memory", "--beside-memory"}
 
 
 def numbers() -> dict[str, Case]:
@@ -55,7 +62,7 @@ LINES = {
     "a model with a slip, answered": ("size llama-3.1-8bb h100", "(did you mean llama-3.1-8b"),
     "a device with a slip": ("size gpt2 h100-sxm6", "(did you mean h100-sxm5-80gb"),
     "an id that nobody knows": ("size some-org/Some-Model-7B h100", "model: got some-org/Some-Model-7B, want one of the"),
-    "an engine with a slip": ("size gpt2 h100 --engine plane", "engine: got plane, want one of the"),
+    "an engine with a slip": ("size gpt2 h100 --engine plane", "engine: got plane, want one of llama.cpp, plain, sglang, tensorrt-llm, vllm (did you mean plain?)"),
     "a weight format with a slip": ("size gpt2 h100 --weights bf17", "number format: got bf17"),
     "a cache format with a slip": ("kv gpt2 --kv fp9", "number format: got fp9"),
     "an activation format with a slip": ("size gpt2 h100 --activations f16", "number format: got f16"),
@@ -67,8 +74,21 @@ LINES = {
     "an unknown option": ("size gpt2 h100 --promt 5", "No such option: --promt"),
     "an option of another verb": ("kv gpt2 --prompt 5", "No such option: --prompt"),
     "an option without its value": ("size gpt2 h100 --prompt", "'--prompt' requires an argument"),
+    "an engine version that nobody knows": ("size gpt2 h100 --engine vllm@0.3", "engine: got vllm@0.3, want a version from vllm@0.6 on"),
+    "an engine without versions": ("size gpt2 h100 --engine plain@2", "want plain: its profile has no versions"),
+    "a version that is none": ("size gpt2 h100 --engine vllm@new", "want vllm@VERSION, such as vllm@"),
+    "a block that the engine has not": ("size gpt2 h100 --engine vllm --block-size 20", "--block-size: got 20, want a power of two below or a multiple of 16"),
+    "blocks of an engine without": ("size gpt2 h100 --block-size 16", "--block-size: got 16, want an engine with blocks (plain)"),
+    "a cache in two ways": ("size gpt2 h100 --kv-cache-bytes 1GiB --memory-utilization 0.5", "got --kv-cache-bytes and --memory-utilization, want one of them"),
+    "a share of a given cache": ("size gpt2 h100 --kv-cache-bytes 1GiB --solve min-utilization", "got --kv-cache-bytes, want no bytes of the cache"),
+    "a rank without adapters": ("size gpt2 h100 --max-lora-rank 8", "--max-lora-rank: got 8, want --max-loras beside it"),
+    "an unknown question": ("size gpt2 h100 --solve max-fun", "'max-fun' is not one of"),
+    "a log that is not there": ("size gpt2 h100 --from-log nowhere.log", "nowhere.log: file: got no such file"),
+    "a log for a spec": ("size gpt2 h100 --from-log pyproject.toml", "pyproject.toml"),
+    "a truth file that is none": ("accuracy memory --data pyproject.toml", "pyproject.toml:"),
+    "a column that is not there": ("accuracy memory --by color", "--by: got color, want columns of the file"),
     "an unknown verb": ("siez gpt2 h100", "No such command 'siez'. Did you mean 'size'?"),
-    "no device": ("size gpt2", "Missing argument 'HARDWARE'"),
+    "no device": ("size gpt2", "HARDWARE: got nothing, want a name or a path"),
     "no model": ("kv", "Missing argument 'MODEL'"),
     "one argument too many": ("kv gpt2 h100", "unexpected extra argument"),
     "an unknown output": ("kv gpt2 --format xml", "'xml' is not one of 'text', 'json', 'markdown', 'csv'"),

@@ -96,6 +96,7 @@ def test_a_count_may_be_bounded() -> None:
 @pytest.mark.parametrize(
     ("read", "good", "bad", "wanted"),
     [
+        (lambda c: c.number("a", default=1), 2.5, [0, -1, 2**54, True, "2.5", [], {}], "a number greater than zero"),
         (lambda c: c.flag("a"), True, [0, 1, "true", [], {}], "true or false"),
         (lambda c: c.text("a", default=""), "x", [0, True, [], {}], "a text"),
         (lambda c: c.mapping("a"), {"b": 1}, [0, True, "x", []], "a mapping"),
@@ -103,7 +104,7 @@ def test_a_count_may_be_bounded() -> None:
         (lambda c: c.items("a", 2), [1, 2], [[], [1]], "one for each of 2 layers"),
         (lambda c: c.inside("a", 0).data, [{"b": 1}], [0, [], [1], ["x"], [[]]], ""),
     ],
-    ids=["flag", "text", "mapping", "items", "items of layers", "inside"],
+    ids=["number", "flag", "text", "mapping", "items", "items of layers", "inside"],
 )
 def test_each_kind_of_value_is_checked(read: Callable[[Config], Any], good: Any, bad: list[Any], wanted: str) -> None:
     assert read(config(a=good)) in (good, {"b": 1})

@@ -275,6 +275,31 @@ class TestHybrids:
         mamba = next(m for m in mixers(config("nvidia/Nemotron-H-56B-Base-8K")) if isinstance(m, Recurrent))
         assert mamba.projections[1].inputs == mamba.state.heads * mamba.state.key_dim
 
+    @pytest.mark.parametrize(
+        ("hf_id", "key"),
+        [
+            ("Qwen/Qwen3.5-9B", "mamba_ssm_dtype"),
+            ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "mamba_ssm_cache_dtype"),
+        ],
+    )
+    def test_the_bits_of_a_state_are_stated_or_left_to_the_engine(self, hf_id: str, key: str) -> None:
+        bits = {
+            said: next(m.state.bits for m in mixers(config(hf_id, **{key: said})) if isinstance(m, Recurrent))
+            for said in ("float32", "bfloat16", "float16", None)
+        }
+        assert bits == {"float32": 32, "bfloat16": 16, "float16": 16, None: None}
+        for wrong in ("auto", "", 32):
+            with pytest.raises(SpecError, match=f"{key}: got "):
+                config(hf_id, **{key: wrong})
+
+    @pytest.mark.parametrize("hf_id", list(reference.rows()))
+    def test_the_catalogue_states_the_bits_that_the_configuration_states(self, hf_id: str) -> None:
+        read, known = (
+            {mixer.state.bits for mixer in mixers(spec) if isinstance(mixer, Recurrent)}
+            for spec in (config(hf_id), models.load(hf_id))
+        )
+        assert read == known
+
 
 class TestWrappers:
     def test_a_stub_does_not_shadow_a_usable_top_level(self) -> None:

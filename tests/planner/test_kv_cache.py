@@ -10,6 +10,7 @@ from shapes import DS, GIB, M7, M7_ONE_HEAD, M8, M70, number_format
 
 import roofplan
 from roofplan import models
+from roofplan.engines.profile import Entries
 from roofplan.models.spec import Attention, LayerGroup
 from roofplan.planner import kv_cache
 from roofplan.planner.kv_cache import cache_layout
@@ -157,6 +158,23 @@ def test_fixed_states_and_windows_match_the_reference() -> None:
     for name, cap in caps.items():
         cache, tokens = roofplan.kv(name).whole, 2**17
         assert cache.bytes_per_sequence(tokens) - cache.bytes_per_token * tokens == cap
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "matrices", "inputs", "bits"),
+    [
+        ("qwen3.5-9b", 24, 32 * 128 * 128, 8192 * 3, {32: 32, 16: 32}),  # its configuration states float32
+        ("qwen3-next-80b-a3b", 36, 32 * 128 * 128, 8192 * 3, {32: 32, 16: 16}),  # states none
+        ("lfm2-1.2b", 10, 0, 2048 * 2, {32: 0, 16: 0}),  # has no matrices
+    ],
+)
+def test_an_engine_decides_on_the_bits_of_a_state_where_the_model_states_none(
+    name: str, layers: int, matrices: int, inputs: int, bits: dict[int, int]
+) -> None:
+    for unstated, used in bits.items():
+        cache = cache_layout(_LOADED[name], BF16, entries=Entries(state_bits=unstated))
+        assert cache.state_bytes == layers * (matrices * used // 8 + inputs * 2)
+    assert cache_layout(_LOADED[name], BF16).state_bytes == layers * (matrices * bits[32] // 8 + inputs * 2)
 
 
 @pytest.mark.parametrize("name", ALL_MODELS)

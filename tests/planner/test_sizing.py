@@ -13,9 +13,10 @@ from shapes import DS, GIB, HH, M7, M8, M70, deploy
 
 import roofplan
 from roofplan import hardware, models
+from roofplan.planner.activations import activation_peak, logits_bytes
 from roofplan.planner.costs import Load
 from roofplan.planner.deployment import Deployment, MemoryOverrides
-from roofplan.planner.memory import activation_peak_bytes, logits_bytes, plan_capacity, plan_memory, rank_cache
+from roofplan.planner.memory import plan_capacity, plan_memory, rank_cache
 from roofplan.planner.parallel import Layout
 from roofplan.planner.results import plain
 from roofplan.planner.sizing import size_deployment
@@ -27,7 +28,7 @@ DEVICES = [hardware.load(name) for name in hardware.CATALOGUE.slugs()]
 
 
 def test_activations_of_a_chunk() -> None:  # F5.2
-    assert activation_peak_bytes(M8, 8192) == 838860800
+    assert activation_peak(deploy(M8, HH), rows=0).total_bytes == 838860800
 
 
 def test_logits_are_float32() -> None:  # F5.3

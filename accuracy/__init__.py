@@ -1,0 +1,1 @@
+"""Published logs and benchmarks against predictions: how accurate roofplan is, misses included."""

@@ -1,0 +1,87 @@
+"""How far predictions are from what was measured: the figures that every accuracy report has."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One prediction beside one measurement; without a prediction, ``reason`` says why there is none.
+
+    ``labels`` are the columns of the row, by which comparisons are grouped.
+    """
+
+    row: str
+    metric: str
+    measured: float
+    predicted: float | None
+    reason: str = ""
+    labels: Mapping[str, str] | None = None
+
+    @property
+    def error(self) -> float | None:
+        """Relative error with its sign, None without a prediction."""
+        return None if self.predicted is None else self.predicted / self.measured - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """Errors of one metric: counts, and fractions of what was measured; None where nothing was answered.
+
+    ``worst_difference`` is in the metric's own unit; ``coverage_80`` is the share of rows within the 80 % range, for metrics that have one.
+    """
+
+    rows: int
+    answered: int
+    median_ape: float | None
+    mean_ape: float | None
+    bias: float | None
+    p90_ape: float | None
+    worst_ape: float | None
+    worst_difference: float | None
+    coverage_80: float | None = None
+
+
+def metric_of(comparisons: Sequence[Comparison]) -> Metric:
+    """Summarise comparisons of one metric."""
+    errors = [error for comparison in comparisons if (error := comparison.error) is not None]
+    if not errors:
+        return Metric(len(comparisons), 0, None, None, None, None, None, None)
+    absolute = sorted(abs(error) for error in errors)
+    differences = [abs(c.predicted - c.measured) for c in comparisons if c.predicted is not None]
+    return Metric(
+        rows=len(comparisons),
+        answered=len(errors),
+        median_ape=statistics.median(absolute),
+        mean_ape=statistics.fmean(absolute),
+        bias=statistics.fmean(errors),
+        p90_ape=absolute[min(len(absolute) - 1, int(0.9 * len(absolute)))],
+        worst_ape=absolute[-1],
+        worst_difference=max(differences),
+    )
+
+
+def metrics_of(comparisons: Iterable[Comparison]) -> dict[str, Metric]:
+    """Summarise comparisons by metric, in the order in which metrics first come."""
+    by_metric: dict[str, list[Comparison]] = {}
+    for comparison in comparisons:
+        by_metric.setdefault(comparison.metric, []).append(comparison)
+    return {name: metric_of(own) for name, own in by_metric.items()}
+
+
+def grouped(comparisons: Sequence[Comparison], columns: Iterable[str]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Summarise comparisons by the values of columns: ``{column: {value: {metric: Metric}}}``."""
+    groups: dict[str, dict[str, dict[str, Any]]] = {}
+    for column in columns:
+        by_value: dict[str, list[Comparison]] = {}
+        for comparison in comparisons:
+            value = (comparison.labels or {}).get(column, "") or "not stated"
+            by_value.setdefault(value, []).append(comparison)
+        groups[column] = {value: metrics_of(own) for value, own in sorted(by_value.items())}
+    return groups

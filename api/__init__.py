@@ -1,0 +1,102 @@
+"""The library's calls: names, paths and options in, results out.
+
+Everything above the planner (verbs, checks, measurements) builds its deployments here, so that a name, an option or a default
+means the same everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, TypeVar
+
+from .. import engines, models
+from ..errors import DomainError, RoofplanError, UnknownNameError
+from ..hardware.spec import HardwareSpec
+from ..models.spec import ModelSpec
+from ..planner.caching import KvResult, cache_of
+from ..planner.parallel import Layout
+from ..planner.sizing import SizeResult, size_deployment
+from .building import check_context, deployment, loaded
+from .options import Options, Whole, given, optional_count, optional_tokens, read_text
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from ..planner.solve import Question
+
+Spec = TypeVar("Spec", ModelSpec, HardwareSpec)
+
+
+def size(
+    model: str | PathLike[str] | ModelSpec | None = None,
+    device: str | PathLike[str] | HardwareSpec | None = None,
+    *,
+    solve: str | None = None,
+    from_log: str | PathLike[str] | None = None,
+    **options: Unpack[Options],
+) -> SizeResult:
+    """Size a model on devices: memory, capacity, latency, throughput, and what binds.
+
+    Parameters
+    ----------
+    solve : also find a limit: max-context, max-concurrency, min-devices or min-utilization
+    from_log : a start-up log of an engine; its settings stand for those that are left out, and its parts are compared with the prediction
+
+    >>> size("llama-3.1-8b", "h100-sxm", prompt=4096, output=512, concurrency=64).fits
+    True
+    """
+    question = _question(solve)
+    if from_log is None:
+        return size_deployment(deployment(_named(model, "MODEL"), _named(device, "HARDWARE"), **options), question)
+    from ..engines.startup_log import read_startup_log
+    from ..planner.logged import compare_log
+    from .logs import name_of_log, settings_of
+
+    log = read_startup_log(fspath(from_log))
+    model = name_of_log(log.model) if model is None else model
+    device = name_of_log(log.device) if device is None else device
+    said: Options = {**settings_of(log), **given(options)}
+    built = deployment(_named(model, "MODEL"), _named(device, "HARDWARE"), **said)
+    return replace(size_deployment(built, question), logged=compare_log(built, log))
+
+
+def _named(asked: Spec | str | PathLike[str] | None, what: str) -> Spec | str | PathLike[str]:
+    if asked is None:
+        raise DomainError(
+            what, got="nothing", wanted="a name or a path", hint="a start-up log may name it (--from-log)"
+        )
+    return asked
+
+
+def _question(asked: str | None) -> Question | None:
+    from ..planner.solve import QUESTIONS
+
+    known = next((question for question in QUESTIONS if question == asked), None)
+    if asked is not None and known is None:
+        raise UnknownNameError("solve", got=asked, wanted=f"one of {', '.join(QUESTIONS)}")
+    return known
+
+
+def kv(
+    model: str | PathLike[str] | ModelSpec,
+    *,
+    context: Whole | None = None,
+    kv: str | None = None,
+    tp: Whole | None = None,
+    strict: bool = False,
+) -> KvResult:
+    """Count the cache of one sequence; ``context`` defaults to 8192 or the model's limit, beyond which ``strict`` makes it an error.
+
+    >>> kv("llama-3.1-8b").whole.bytes_per_token
+    131072
+    """
+    spec = loaded(model, ModelSpec, models.load, "MODEL")
+    tokens = optional_tokens(context, "--context") or min(8192, spec.max_context or 8192)
+    if strict:
+        check_context(spec, tokens)
+    layout = Layout(tp=optional_count(tp, "--tp") or 1)
+    return cache_of(spec, engines.load_format("bf16" if kv is None else read_text(kv, "--kv")), layout, tokens)
+
+
+__all__ = ["KvResult", "Options", "RoofplanError", "SizeResult", "deployment", "kv", "size"]

@@ -1,0 +1,58 @@
+"""``roofplan accuracy``: predictions against logs and benchmarks that other people published, misses included."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from . import options as o
+
+app = typer.Typer(help="Predictions against logs and benchmarks that other people published.", no_args_is_help=False)
+
+
+@app.callback()
+def accuracy() -> None:
+    """Predictions against logs and benchmarks that other people published."""
+
+
+@app.command()
+def memory(
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data", metavar="CSV", help="Rows in the columns of accuracy/data/memory.csv. Default: that file."
+        ),
+    ] = None,
+    by: Annotated[
+        str, typer.Option("--by", metavar="COLUMNS", help="Also by the values of these columns (gpu,model,engine).")
+    ] = "",
+    rows: Annotated[
+        str | None, typer.Option("--rows", metavar="FILE", help="Write every comparison to a CSV file.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing --rows file.")] = False,
+    output_format: o.OutputFormat = o.Format.text,
+    color: o.ColorChoice = o.Color.auto,
+) -> int:
+    """Compare predicted memory with the start-up logs of real servers.
+
+    Examples:
+    roofplan accuracy memory
+
+    roofplan accuracy memory --by engine,gpu --rows comparisons.csv
+
+    roofplan accuracy memory --data my-logs.csv --format json
+    """
+    from pathlib import Path
+
+    from .. import specfiles
+    from ..accuracy.results import memory_accuracy
+    from ..errors import ExitCode
+    from .render import print_answer
+
+    columns = [column.strip() for column in by.split(",") if column.strip()]
+    result = memory_accuracy(data, columns)
+    if rows is not None:
+        specfiles.write_text(Path(rows), result.to_rows(), overwrite=force)
+    print_answer(result, output_format, color)
+    return ExitCode.YES
