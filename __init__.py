@@ -10,14 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .api import KvResult, SizeResult, deployment, kv, size
+    from .api import SizeResult, deployment, kv, size
     from .errors import RoofplanError
+    from .planner.caching import KvResult
 
 __version__ = "0.1.0"
 
 # What stands where: nothing is imported before it is asked for.
 _HOMES = {
-    "KvResult": "api",
+    "KvResult": "planner.caching",
     "RoofplanError": "errors",
     "SizeResult": "api",
     "deployment": "api",

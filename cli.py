@@ -1,7 +1,5 @@
 """The command line: assembles the verbs, and is the one place where errors become text and exit codes."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

@@ -27,7 +27,9 @@ _FALSE = {"false", "False", "FALSE"}
 _INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", re.ASCII)
-_NOT_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # YAML 1.2.2, section 5.1
+# YAML 1.2.2, section 5.1: what is not printable; the long list is made only for texts that need it.
+_CONTROL = re.compile("[^\t\n\r\x20-\x7e]")
+_NOT_YAML = "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _JSON_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]|-?[0-9][0-9.eE+-]*|-?[A-Za-z]+')
 
@@ -145,7 +147,7 @@ def parse_yaml(text: str, name: str) -> Document:
     import yaml
 
     builder = _Builder("YAML", name)
-    strange = _NOT_YAML.search(text)
+    strange = _CONTROL.search(text) if text.isascii() else re.search(_NOT_YAML, text)
     if strange is not None:
         place = _place(text, strange.start())
         raise builder.refuse(place, f"the character {strange.group()!a}", "printable text (escape it)")

@@ -6,14 +6,12 @@ reported with its line and column.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import json
 import os
 import re
 import stat
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -106,6 +104,8 @@ def write_text(path: Path, text: str, *, overwrite: bool = False) -> None:
     ------
     SpecError : when the file exists and may not be replaced, or cannot be written
     """
+    import tempfile
+
     if _mode(path) is not None and not overwrite:
         raise SpecError("file", got="an existing one", wanted="a new one", where=str(path), hint="--force replaces it")
     try:
@@ -306,6 +306,8 @@ class Catalogue:
         return None
 
     def _nearest(self, name: str) -> str:
+        import difflib
+
         known = self.names()
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
         near += [slug for slug in self.slugs() if name and slug.startswith(name)][:3]

@@ -67,7 +67,7 @@ def is_described_whole(label: str, model: ModelSpec) -> bool:
 
 
 def bytes_per_token(label: str, element_bytes: float, tp: int) -> int | None:
-    """Cache bytes per token and device that a label itself states: layers x KV heads x head size, ``(36x2x128)``, or ``(131,072 B/token)``."""
+    """Cache bytes per token and device that a label states: layers x KV heads x head size, ``(36x2x128)``, or ``(131,072 B/token)``."""
     shape = _SHAPE.search(label)
     if shape is not None:
         layers, heads, width = (int(part) for part in shape.groups())

@@ -14,7 +14,6 @@ from .. import engines, models
 from ..errors import DomainError, RoofplanError, UnknownNameError
 from ..hardware.spec import HardwareSpec
 from ..models.spec import ModelSpec
-from ..planner.caching import KvResult, cache_of
 from ..planner.parallel import Layout
 from ..planner.sizing import SizeResult, size_deployment
 from .building import check_context, deployment, loaded
@@ -23,6 +22,7 @@ from .options import Options, Whole, given, optional_count, optional_tokens, rea
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from ..planner.caching import KvResult
     from ..planner.solve import Question
 
 Spec = TypeVar("Spec", ModelSpec, HardwareSpec)
@@ -70,10 +70,12 @@ def _named(asked: Spec | str | PathLike[str] | None, what: str) -> Spec | str | 
 
 
 def _question(asked: str | None) -> Question | None:
+    if asked is None:
+        return None
     from ..planner.solve import QUESTIONS
 
     known = next((question for question in QUESTIONS if question == asked), None)
-    if asked is not None and known is None:
+    if known is None:
         raise UnknownNameError("solve", got=asked, wanted=f"one of {', '.join(QUESTIONS)}")
     return known
 
@@ -91,6 +93,8 @@ def kv(
     >>> kv("llama-3.1-8b").whole.bytes_per_token
     131072
     """
+    from ..planner.caching import cache_of
+
     spec = loaded(model, ModelSpec, models.load, "MODEL")
     tokens = optional_tokens(context, "--context") or min(8192, spec.max_context or 8192)
     if strict:
@@ -99,4 +103,4 @@ def kv(
     return cache_of(spec, engines.load_format("bf16" if kv is None else read_text(kv, "--kv")), layout, tokens)
 
 
-__all__ = ["KvResult", "Options", "RoofplanError", "SizeResult", "deployment", "kv", "size"]
+__all__ = ["Options", "RoofplanError", "SizeResult", "deployment", "kv", "size"]

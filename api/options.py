@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, TypedDict, cast
 
 from ..engines.profile import EngineProfile
@@ -64,6 +63,8 @@ def check_names(options: Mapping[str, object]) -> None:
     known = list(Options.__annotations__)
     for name in options:
         if name not in known:
+            import difflib
+
             near = difflib.get_close_matches(name, known, n=2)
             hint = f"did you mean {' or '.join(near)}?" if near else ""
             raise UnknownNameError("option", got=name, wanted=f"one of {', '.join(known)}", hint=hint)

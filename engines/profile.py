@@ -4,8 +4,6 @@ A profile describes one engine from one version on. Memory of a device has parts
 from what a share is taken, which parts are paid out of the share, and how what is left becomes a cache.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal

@@ -6,7 +6,6 @@ version newer than any file by the newest one, and ``EngineProfile.version`` kee
 
 from __future__ import annotations
 
-import difflib
 import functools
 import re
 from dataclasses import replace
@@ -76,6 +75,8 @@ def _resolve(name: str) -> tuple[str, str]:
     engine, version = engine_of(name)
     known = versions_of(engine)
     if not known:
+        import difflib
+
         engines = known_engines()
         near = difflib.get_close_matches(engine, engines, n=2)
         hint = f"did you mean {' or '.join(near)}?" if near else ""

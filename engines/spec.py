@@ -1,7 +1,5 @@
 """How numbers are stored, and where figures come from: plain data that the planner works on."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal

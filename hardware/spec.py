@@ -3,8 +3,6 @@
 The classes are plain frozen dataclasses (the planner works on them); the annotations let the file edge validate YAML against them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 

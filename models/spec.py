@@ -8,16 +8,12 @@ Names of fields follow Hugging Face's configuration files. The classes are plain
 validate YAML against them.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from ..engines.spec import TensorClass
 from ..quantities import Count, PositiveCount
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 UNKNOWN_WEIGHTS = "unknown"  # the format of a configuration whose quantisation roofplan does not know
 SCHEMA = "roofplan/model/v1"

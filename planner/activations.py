@@ -30,7 +30,7 @@ class ActivationPeak:
 def activation_peak(d: Deployment, rows: int) -> ActivationPeak:
     """Peak of a step that yields so many rows of logits (0 on a pipeline stage that does not sample).
 
-    See :class:`roofplan.engines.profile.Activations` for the form: T are the tokens that are computed at once, b_a the bytes of an activation.
+    See :class:`roofplan.engines.profile.Activations` for the form: T are the tokens computed at once, b_a the bytes of an activation.
     """
     how, hidden = d.engine.activations, d.model.hidden_size
     width, tokens = d.formats.activation_bytes, d.step_tokens

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import html
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -96,6 +95,8 @@ class Answer:
         }
 
     def _repr_html_(self) -> str:
+        import html
+
         rows = "".join(
             f"<tr><th>{html.escape(line.figure)}</th><td>{html.escape(line.value)}</td>"
             f"<td><code>{html.escape(line.numbers)}</code></td></tr>"

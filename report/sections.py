@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ..errors import show
 from ..quantities import show_bytes, show_count, show_parameters, show_rate, show_time
@@ -11,6 +11,7 @@ from ..quantities import show_bytes, show_count, show_parameters, show_rate, sho
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..accuracy.results import MemoryAccuracy
     from ..engines.profile import EngineProfile
     from ..planner.caching import KvResult
     from ..planner.logged import LoggedPart
@@ -275,31 +276,27 @@ def kv_report(r: KvResult) -> Report:
 
 def report_of(answer: Answer, *, explain: bool = False) -> Report:
     """Arrange any result; ``explain`` adds a section for the derivation of each figure."""
-    from ..planner.caching import KvResult
-    from ..planner.sizing import SizeResult
+    arranged = _arranged(answer)
+    derived = tuple(_derivation(line) for line in answer.explain()) if explain else ()
+    return replace(arranged, sections=arranged.sections + derived)
+
+
+def _arranged(answer: Answer) -> Report:
+    # What another verb's answer is made of is loaded only for that verb.
+    match answer.command:
+        case "size":
+            return size_report(cast("SizeResult", answer))
+        case "kv":
+            return kv_report(cast("KvResult", answer))
+        case "accuracy memory":
+            from .accuracy import memory_report
+
+            return memory_report(cast("MemoryAccuracy", answer))
     from .listings import Listing
 
-    if isinstance(answer, SizeResult):
-        report = size_report(answer)
-    elif isinstance(answer, KvResult):
-        report = kv_report(answer)
-    elif answer.command == "accuracy memory":
-        report = _accuracy(answer)
-    elif isinstance(answer, Listing):
-        report = Report("", answer.verdict, answer.good, _listed(answer), ())
-    else:
-        raise TypeError(f"no report for {type(answer).__name__}")
-    derived = tuple(_derivation(line) for line in answer.explain()) if explain else ()
-    return replace(report, sections=report.sections + derived)
-
-
-def _accuracy(answer: Answer) -> Report:
-    # A room that the other verbs do not need: it is loaded when it answers.
-    from ..accuracy.results import MemoryAccuracy
-    from .accuracy import memory_report
-
-    assert isinstance(answer, MemoryAccuracy)
-    return memory_report(answer)
+    if isinstance(answer, Listing):
+        return Report("", answer.verdict, answer.good, _listed(answer), ())
+    raise TypeError(f"no report for {type(answer).__name__}")
 
 
 def _listed(listing: Listing) -> tuple[Section, ...]:

@@ -1,7 +1,5 @@
 """``roofplan accuracy``: predictions against logs and benchmarks that other people published, misses included."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

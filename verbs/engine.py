@@ -1,7 +1,5 @@
 """``roofplan engine``: the profiles of serving engines, by version."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """``roofplan hardware``: the catalogue of devices."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

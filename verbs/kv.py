@@ -1,7 +1,5 @@
 """``roofplan kv``: bytes of the KV cache per token and per sequence."""
 
-from __future__ import annotations
-
 from . import options as o
 
 

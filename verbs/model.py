@@ -1,7 +1,5 @@
 """``roofplan model``: the catalogue of models, and the reader of configurations."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated

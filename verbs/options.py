@@ -1,7 +1,5 @@
 """The options that verbs share, each described once. Values are read as text: the library checks them, so that all ways in agree."""
 
-from __future__ import annotations
-
 import enum
 from pathlib import Path
 from typing import Annotated

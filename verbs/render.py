@@ -13,7 +13,14 @@ if TYPE_CHECKING:
 
 def print_answer(answer: Answer, output_format: Format, color: Color, *, explain: bool = False) -> None:
     """Print an answer; ``explain`` adds the derivations (JSON carries them under ``explanations``, CSV in two more columns)."""
-    from ..report import sections, terminal, textfiles
+    from ..report import sections
+
+    if output_format is Format.text:
+        from ..report import terminal
+
+        terminal.print_report(sections.report_of(answer, explain=explain), color.value)
+        return
+    from ..report import textfiles
 
     match output_format:
         case Format.json:
@@ -22,5 +29,3 @@ def print_answer(answer: Answer, output_format: Format, color: Color, *, explain
             sys.stdout.write(textfiles.to_csv(answer, explain=explain))
         case Format.markdown:
             sys.stdout.write(textfiles.to_markdown(sections.report_of(answer, explain=explain)))
-        case Format.text:
-            terminal.print_report(sections.report_of(answer, explain=explain), color.value)

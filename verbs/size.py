@@ -1,7 +1,5 @@
 """``roofplan size``: does it fit, how much does it hold, how fast is it, and what binds."""
 
-from __future__ import annotations
-
 from . import options as o
 
 
