@@ -105,7 +105,7 @@ class Activations:
         sampling = R V (logit_bytes + logits b_a) + T b_a sampled_hidden H + constant
         forward  = T b_a (hidden H + width I / tp)
         experts  = T b_a k (expert_width I_e / tp + expert_hidden H)
-        peak     = max(sampling, forward) + experts, or the sum of all
+        peak     = max(sampling, forward) + experts, or max(sampling, forward + experts), or the sum of all
 
     Parameters
     ----------
@@ -118,6 +118,7 @@ class Activations:
     join : whether forward and sampling share the same memory (the largest counts) or both count
     sampled_with_chunks : whether the sampler is profiled where prompts are cut into chunks
     in_place_experts : expert formats whose kernels need no buffers beside
+    experts_stay : whether the experts' buffers are kept while sampling
     expert_tokens : most tokens that the experts compute at once, or null
     """
 
@@ -134,6 +135,7 @@ class Activations:
     join: Literal["largest", "sum"]
     sampled_with_chunks: bool = True
     in_place_experts: tuple[str, ...] = ()
+    experts_stay: bool = True
     expert_tokens: PositiveCount | None = None
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
 

@@ -44,8 +44,13 @@ def activation_peak(d: Deployment, rows: int) -> ActivationPeak:
         forward = tokens * width * (how.hidden * hidden + how.width * divided(dense, d.layout.tp))
         per_token = how.expert_width * divided(routed, d.layout.tp) + how.expert_hidden * hidden * chosen
         experts = 0.0 if in_place else min(tokens, how.expert_tokens or tokens) * width * per_token
-        joined = max(sampling, forward) if how.join == "largest" else sampling + forward
-        return ActivationPeak(round(sampling), round(forward), round(experts), round(joined + experts))
+        if how.join == "sum":
+            total = sampling + forward + experts
+        elif how.experts_stay:
+            total = max(sampling, forward) + experts
+        else:
+            total = max(sampling, forward + experts)
+        return ActivationPeak(round(sampling), round(forward), round(experts), round(total))
 
     return max((peak_of(group) for group in d.model.layers), key=lambda peak: peak.total_bytes)
 

@@ -40,7 +40,9 @@ def _activations(r: SizeResult) -> Explanation:
         return Explanation("memory.activation_bytes", show_bytes(plan.activation_bytes), "as given", "")
     rows = logit_rows(d)
     peak = activation_peak(d, rows)
-    join = "the larger of sampling and forward + experts" if how.join == "largest" else "sampling + forward + experts"
+    join = "sampling + forward + experts"
+    if how.join == "largest":
+        join = "max(sampling, forward) + experts" if how.experts_stay else "max(sampling, forward + experts)"
     copies = f"{how.logit_bytes:g} + {how.logits:g} b_a" if how.logits else f"{how.logit_bytes:g}"
     return Explanation(
         "memory.activation_bytes",
