@@ -173,7 +173,9 @@ def list_differences(
     verb: str, first: ModelSpec | EngineProfile, second: ModelSpec | EngineProfile, same: str
 ) -> Listing:
     """One row a key in which two entries differ, names and sources left out; ``same`` is the verdict where none does."""
-    left, right = ({key: (value, printed) for key, value, printed in flatten(spec)} for spec in (first, second))
+    left, right = (
+        {key: (value, printed) for key, value, printed in flatten(spec, defaults=True)} for spec in (first, second)
+    )
     keys = [key for key in dict.fromkeys((*left, *right)) if not key.startswith(_NOT_COMPARED)]
     differing = [
         (key, left.get(key, (None, "")), right.get(key, (None, ""))) for key in keys if left.get(key) != right.get(key)
@@ -193,26 +195,28 @@ def _counted(number: int, noun: str) -> str:
 _NOT_COMPARED = ("schema", "name", "title", "ids", "aliases", "sources", "notes", "extends", "checked_to", "version")
 
 
-def flatten(item: Any, path: str = "", dimension: Dimension | None = None) -> Iterator[tuple[str, Any, str]]:
-    """Keys, values and printed values of a spec, in depth, without what has its default; quantities are printed with their unit."""
+def flatten(
+    item: Any, path: str = "", dimension: Dimension | None = None, *, defaults: bool = False
+) -> Iterator[tuple[str, Any, str]]:
+    """Keys, values and printed values of a spec, in depth, without what has its default unless asked; quantities have their unit."""
     if dataclasses.is_dataclass(item) and not isinstance(item, type):
         hints = typing.get_type_hints(type(item), include_extras=True)
         for field in dataclasses.fields(item):
             value = getattr(item, field.name)
-            if field.default is dataclasses.MISSING or value != field.default:
+            if defaults or field.default is dataclasses.MISSING or value != field.default:
                 key = f"{path}.{field.name}" if path else field.name
-                yield from flatten(value, key, dimension_of(hints[field.name]))
+                yield from flatten(value, key, dimension_of(hints[field.name]), defaults=defaults)
     elif isinstance(item, tuple) and any(dataclasses.is_dataclass(entry) for entry in item):
         for position, entry in enumerate(item):
-            yield from flatten(entry, f"{path}.{position}")
+            yield from flatten(entry, f"{path}.{position}", defaults=defaults)
     elif isinstance(item, dict):
         for key, entry in item.items():
-            yield from flatten(entry, f"{path}.{key}")
+            yield from flatten(entry, f"{path}.{key}", defaults=defaults)
     else:
         yield path, list(item) if isinstance(item, tuple) else item, _printed(item, dimension)
 
 
-_LONGEST_EXACT = 10  # letters: sizes that were written in GiB and are no round number of bytes are printed rounded
+_LONGEST_EXACT = 9  # letters: sizes that were written in GiB and are no round number of bytes are printed rounded
 
 
 def _printed(item: Any, dimension: Dimension | None) -> str:

@@ -1,10 +1,14 @@
 """``roofplan engine``: the profiles of serving engines, by version."""
 
-from typing import Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from . import options as o
+
+if TYPE_CHECKING:
+    from ..engines.profile import EngineProfile
 
 app = typer.Typer(help="Profiles of serving engines: list, show, diff.", no_args_is_help=False)
 
@@ -69,6 +73,12 @@ def diff(
     from ..report.listings import list_differences
     from .render import print_answer
 
-    result = list_differences("engine diff", engines.load(first), engines.load(second), "the same figures")
+    left, right = (_as_asked(engines.load(name)) for name in (first, second))
+    result = list_differences("engine diff", left, right, "the same figures")
     print_answer(result, output_format, color)
     return ExitCode.YES if result.good else ExitCode.NO
+
+
+def _as_asked(profile: "EngineProfile") -> "EngineProfile":
+    """Called by the version that was asked for, not by the one from which it holds."""
+    return replace(profile, name=f"{profile.engine}@{profile.version}") if profile.version else profile

@@ -18,7 +18,7 @@ from roofplan.errors import DomainError
 from roofplan.planner.memory import default_share, divide_memory, engine_cache, plan_memory, stage_plans
 from roofplan.planner.paging import PagedCache, PageGroup
 
-ENGINES = [slug for slug in engines.CATALOGUE.slugs()]
+ENGINES = engines.CATALOGUE.slugs()
 
 
 def parts(**gib: float) -> dict[Part, int]:
