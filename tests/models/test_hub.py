@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -195,7 +196,12 @@ def test_an_interrupt_leaves_nothing(state: State) -> None:
 def test_ctrl_c_in_a_terminal_leaves_nothing(state: State) -> None:
     state.stalls = "model-00002-of-00002.safetensors"
     process = subprocess.Popen(
-        [str(SCRIPT), "model", "fetch", "owner/name"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [str(SCRIPT), "model", "fetch", "owner/name"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell's background job ignores the signal, and so would this one.
+        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  # no threads in the child
     )
     assert state.stalled.wait(20)
     assert len(names_here()) == 1
