@@ -68,13 +68,14 @@ METRICS = {
     COMPUTE_BUFFER: "llama.cpp's compute buffer, from arguments",
 }
 
-_FREE = re.compile(r"available before KV ([\d.]{1,8}) GiB")
-_AVAILABLE = re.compile(r"avail ([\d.]{1,8}) -> ")
-_AVAILABLE_AFTER = re.compile(r"avail [\d.]{1,8} -> ([\d.]{1,8})")
-_AVAILABLE_AFTER_WEIGHTS = re.compile(r"avail ([\d.]{1,8}) before pool")
-_CONSUMED = re.compile(r"consumed ([\d.]{1,8})")
-_GRAPH_ESTIMATE = re.compile(r"graph est ([\d.]{1,8})")
-_BUFFER_MIB = re.compile(r"compute buffer ([\d.]{1,8}) MiB")
+_FREE = re.compile(r"available before KV (\d{1,6}(?:\.\d{1,6})?) GiB")
+_AVAILABLE = re.compile(r"avail (\d{1,6}(?:\.\d{1,6})?) -> ")
+_AVAILABLE_AFTER = re.compile(r"avail \d{1,6}(?:\.\d{1,6})? -> (\d{1,6}(?:\.\d{1,6})?)")
+_AVAILABLE_AFTER_WEIGHTS = re.compile(r"avail (\d{1,6}(?:\.\d{1,6})?) before pool")
+_CONSUMED = re.compile(r"consumed (\d{1,6}(?:\.\d{1,6})?)")
+_GRAPH_ESTIMATE = re.compile(r"graph est (\d{1,6}(?:\.\d{1,6})?)")
+_BUFFER_MIB = re.compile(r"compute buffer (\d{1,6}(?:\.\d{1,6})?) MiB")
+_CONTEXT_RANKS = re.compile(r"\bDCP ?[2-9]|\bdecode[- ]context[- ]parallel", re.IGNORECASE)
 _MICRO_BATCH = re.compile(r"n_ubatch (\d{1,6})")
 
 
@@ -138,7 +139,7 @@ def _predicted_tokens(row: _Row, cache_bytes: int) -> float | str:
         paged = laid_out if isinstance(laid_out, PagedCache) else None
         limit = deployment.longest_sequence
     if paged is None:
-        return "the model is not named, nor its shape"
+        return f"{_unknown(row)}, and its shape is not stated"
     # The log rounds the bytes, so the nearest whole block is meant.
     return paged.printed_tokens(cache_bytes + paged.block_bytes // 2, engine.paging, limit)
 
@@ -166,7 +167,7 @@ def _parts(row: _Row) -> Comparison | None:
 
 def _from_free(row: _Row) -> float | None:
     """Free memory times the fraction of it (TensorRT-LLM)."""
-    free, share = row.truth.noted(_FREE), row.truth.number("gpu_memory_utilization")
+    free, share = row.truth.noted(_FREE), row.truth.share("gpu_memory_utilization")
     return None if free is None or share is None else free * GIB * share
 
 
@@ -181,7 +182,7 @@ def _from_available(row: _Row) -> float | None:
         before = None if after is None or weights is None else after + weights
     if after is None or before is None:
         return None
-    share = row.truth.number("gpu_memory_utilization") or share_by_ranks(row.engine.budget, row.tp)
+    share = row.truth.share("gpu_memory_utilization") or share_by_ranks(row.engine.budget, row.tp)
     return (after - (1 - share) * before) * GIB
 
 
@@ -189,7 +190,7 @@ def _from_identity(row: _Row) -> float | None:
     """The engine's identity on the parts of the log (formula F5.1). A newer log's activations already hold the estimate of graphs."""
     if row.engine is None:
         return None
-    total, share = row.truth.gib("total_gpu_gib"), row.truth.number("gpu_memory_utilization")
+    total, share = row.truth.gib("total_gpu_gib"), row.truth.share("gpu_memory_utilization")
     weights, runtime = row.truth.gib("weights_gib_per_gpu"), row.truth.gib("nontorch_gib")
     activations = row.truth.gib("activation_peak_gib")
     consumed = row.truth.noted(_CONSUMED)
@@ -224,13 +225,19 @@ def _arguments(row: _Row) -> Comparison | None:
     return _compared(row, metric, measured, _kv_bytes(row, deployment) if cache else plan_tokens(deployment))
 
 
+def _unknown(row: _Row) -> str:
+    return (
+        "the model is not in the catalogue" if names.names_model(row.truth.text("model")) else "the model is not named"
+    )
+
+
 def _from_arguments(row: _Row) -> tuple[str, Deployment | str]:
     """The metric that a row belongs to, and the deployment that its arguments describe, or why there is none."""
     label, weights = row.truth.text("model"), row.truth.gib("weights_gib_per_gpu")
     if row.engine is None:
         return ARGUMENTS, "the engine's version is not stated, or no profile describes it"
     if row.model is None or names.is_inferred(label):
-        return ARGUMENTS, "the model is not named"
+        return ARGUMENTS, _unknown(row)
     obstacle = _obstacle(row, row.model)
     if obstacle and weights is None:
         return GIVEN_WEIGHTS, obstacle
@@ -293,16 +300,20 @@ def deployment_of(
         total = round(stated * GIB)
     if device is None:
         if total is None and not any_device:
-            return "the device is not named"
+            return "the device is not in the catalogue" if names.names_device(label) else "the device is not named"
         device = _any_device()
-    weights = _weights(model, truth.text("weights_dtype"))
+    weights, kv = _weights(model, truth.text("weights_dtype")), truth.text("kv_dtype")
+    if kv and kv != "auto" and names.format_of(kv) is None:
+        return f"the cache format {kv} is not known"
+    if _CONTEXT_RANKS.search(truth.text("notes")):
+        return "a cache that is divided by tokens over ranks (decode context parallelism) is not modelled"
     try:
         return api.deployment(
             model,
             device,
             engine=engine,
             weights=weights,
-            kv=names.format_of(truth.text("kv_dtype")) or "bf16",
+            kv=names.format_of(kv) or "bf16",
             activations="fp32" if weights == "fp32" else None,
             tp=truth.count("tp") or 1,
             pp=truth.count("pp") or 1,
@@ -315,7 +326,7 @@ def deployment_of(
             eager=truth.text("enforce_eager") == "True",
             offline="offline" in truth.text("notes"),
             device_memory=total,
-            memory_utilization=truth.number("gpu_memory_utilization"),
+            memory_utilization=truth.share("gpu_memory_utilization"),
             weights_memory=weights_bytes,
         )
     except RoofplanError as error:

@@ -52,18 +52,34 @@ def _loaded_model(name: str) -> ModelSpec | None:
 
 def is_inferred(label: str) -> bool:
     """Whether a label was inferred from sizes, so that it tells shapes and not a checkpoint."""
-    return bool(_INFERRED.search(label))
+    entry = table()["models"].get(label) or {}
+    return bool(entry.get("inferred")) or bool(_INFERRED.search(label))
 
 
 def is_named(model: str, device: str) -> bool:
-    """Whether labels name a model (not merely its shape) and a device."""
-    return model_of(model) is not None and not is_inferred(model) and device_of(device) is not None
+    """Whether labels name a model (not merely its shape) and a device, be they known or not."""
+    return names_model(model) and names_device(device)
+
+
+def names_model(label: str) -> bool:
+    """Whether a label names a model, known or not."""
+    return _names(label, "models") and not is_inferred(label)
+
+
+def names_device(label: str) -> bool:
+    """Whether a label names a device, known or not."""
+    return _names(label, "devices")
+
+
+def _names(label: str, kind: str) -> bool:
+    entry = table()[kind].get(label)
+    return bool(label) if entry is None else bool(entry.get("named", entry["stands_for"] is not None))
 
 
 def is_described_whole(label: str, model: ModelSpec) -> bool:
     """Whether the model has no towers beside its language model that a server loads: their bytes are not derived here."""
-    entry = table()["models"].get(label)
-    return not (entry and "tower" in entry["why"]) and not any(part.loaded for part in model.parts)
+    entry = table()["models"].get(label) or {}
+    return not entry.get("tower") and not any(part.loaded for part in model.parts)
 
 
 def bytes_per_token(label: str, element_bytes: float, tp: int) -> int | None:
@@ -137,6 +153,12 @@ def _within(version: str | None, at_least: str | None, at_most: str | None) -> s
     if at_least is not None and (numbers is None or numbers < (parse_version(at_least) or ())):
         return at_least
     return version
+
+
+def remark_on(row: str) -> str:
+    """What a row's own figures say about it, or empty."""
+    remark: str = table()["remarks"].get(row, "")
+    return remark
 
 
 def newest_engine(label: str) -> EngineProfile | None:

@@ -72,7 +72,7 @@ class MemoryAccuracy(Answer):
             "groups": grouped(self.comparisons, ("consistent", *self.by)),
             "unanswered": [{"row": c.row, "metric": c.metric, "reason": c.reason} for c in self.unanswered],
             "worst": [_shown(c) for c in self.worst()],
-            "fits": {"activations": self.fit},
+            "constants": {"activations": self.fit},
         }
 
     def to_rows(self) -> str:

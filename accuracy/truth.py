@@ -20,6 +20,7 @@ GIB = 2**30
 _LARGEST_FILE = 64 * 2**20
 _CONSISTENT = "consistent(yes/no/incomplete)"
 _LARGEST_FIGURE = 1e15
+_NUMBER = re.compile(r"-?\d{1,20}(?:\.\d{1,20})?(?:[eE][-+]?\d{1,3})?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +44,16 @@ class TruthRow:
         text = self.text(column)
         if not text:
             return None
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not abs(value) <= _LARGEST_FIGURE:
-            raise SpecError(column, got=text, wanted="a number, or nothing", where=self.where)
+        value = float(text) if _NUMBER.fullmatch(text) else math.inf
+        if abs(value) > _LARGEST_FIGURE:
+            raise SpecError(column, got=text, wanted="a plain number, or nothing", where=self.where)
+        return value
+
+    def share(self, column: str) -> float | None:
+        """The fraction of a column, above zero and at most one; None where it is empty."""
+        value = self.number(column)
+        if value is not None and not 0 < value <= 1:
+            raise SpecError(column, got=self.text(column), wanted="a fraction above 0, at most 1", where=self.where)
         return value
 
     def count(self, column: str) -> int | None:
@@ -63,6 +68,8 @@ class TruthRow:
     def gib(self, column: str) -> int | None:
         """The bytes of a column in GiB; None where it is empty."""
         value = self.number(column)
+        if value is not None and value < 0:
+            raise SpecError(column, got=self.text(column), wanted="zero or more GiB", where=self.where)
         return None if value is None else round(value * GIB)
 
     def noted(self, pattern: re.Pattern[str]) -> float | None:
@@ -78,7 +85,10 @@ class TruthRow:
     @property
     def trusted(self) -> str:
         """Whether the row's own figures agree: yes, incomplete or no; a file that does not say is taken at its word."""
-        return self.text(_CONSISTENT).lower() or "yes"
+        said = self.text(_CONSISTENT).lower() or "yes"
+        if said not in {"yes", "incomplete", "no"}:
+            raise SpecError(_CONSISTENT, got=said, wanted="yes, incomplete or no", where=self.where)
+        return said
 
     @property
     def labels(self) -> dict[str, str]:
@@ -97,6 +107,7 @@ def read_truth(path: str | Path, columns: Iterable[str]) -> list[TruthRow]:
     name = "<stdin>" if str(path) == "-" else str(path)
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     rows: list[TruthRow] = []
+    seen: set[str] = set()
     try:
         header = next(reader, [])
         missing = [column for column in columns if column not in header]
@@ -108,7 +119,11 @@ def read_truth(path: str | Path, columns: Iterable[str]) -> list[TruthRow]:
                 continue
             if len(cells) != len(header):
                 raise SpecError("row", got=f"{len(cells)} cells", wanted=f"{len(header)}, as the header", where=where)
-            rows.append(TruthRow(dict(zip(header, cells, strict=True)), where))
+            row = TruthRow(dict(zip(header, cells, strict=True)), where)
+            if row.name in seen:
+                raise SpecError("id", got=f"{row.name} a second time", wanted="each row once", where=where)
+            seen.add(row.name)
+            rows.append(row)
     except csv.Error as error:
         raise SpecError("CSV", got=str(error), where=f"{name}:{reader.line_num}") from error
     if not rows:

@@ -51,14 +51,15 @@ def size(
         return size_deployment(deployment(_named(model, "MODEL"), _named(device, "HARDWARE"), **options), question)
     from ..engines.startup_log import read_startup_log
     from ..planner.logged import compare_log
-    from .logs import name_of_log, settings_of
+    from .logs import contradictions, name_of_log, settings_of
 
     log = read_startup_log(fspath(from_log))
     model = name_of_log(log.model) if model is None else model
     device = name_of_log(log.device) if device is None else device
     said: Options = {**settings_of(log), **given(options)}
     built = deployment(_named(model, "MODEL"), _named(device, "HARDWARE"), **said)
-    return replace(size_deployment(built, question), logged=compare_log(built, log))
+    remarks = tuple(contradictions(log, built))
+    return replace(size_deployment(built, question), logged=compare_log(built, log), remarks=remarks)
 
 
 def _named(asked: Spec | str | PathLike[str] | None, what: str) -> Spec | str | PathLike[str]:

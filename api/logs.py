@@ -1,15 +1,19 @@
-"""Settings from a start-up log of a serving engine."""
+"""Settings from a start-up log of a serving engine, and what in it contradicts what was asked."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import engines, specfiles
+from .. import engines, models, specfiles
 from ..engines.profile import parse_version
-from ..errors import UnknownNameError
+from ..errors import RoofplanError, UnknownNameError
+from ..planner.results import Notice
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..engines.startup_log import StartupLog
+    from ..planner.deployment import Deployment
     from .options import Options
 
 
@@ -42,8 +46,29 @@ def settings_of(log: StartupLog) -> Options:
 
 
 def _format_or_none(name: str | None) -> str | None:
-    """A format that an engine names, where it is one of ours; else the model's own is meant."""
+    """A format that an engine names, where it is one of ours."""
     try:
         return None if name is None else engines.load_format(name).name
     except UnknownNameError:
+        return None
+
+
+def contradictions(log: StartupLog, d: Deployment) -> Iterator[Notice]:
+    """Where a log says something else than the deployment that it is compared with, or names what is not known."""
+    if log.kv_format is not None and _format_or_none(log.kv_format) is None:
+        yield Notice("log_format_unknown", f"the log's cache format {log.kv_format!r} is not known: {d.formats.kv.name} is assumed")
+    if log.engine != d.engine.engine:
+        yield Notice("log_contradicts", f"the log is one of {log.engine}, and the plan one for {d.engine.engine}")
+    named = _model_or_none(name_of_log(log.model))
+    if named is not None and named != d.model.name:
+        yield Notice("log_contradicts", f"the log serves {named}, and the plan is for {d.model.name}")
+    for what, said, planned in (("tensor-parallel ranks", log.tp, d.layout.tp), ("pipeline stages", log.pp, d.layout.pp)):
+        if said is not None and said != planned:
+            yield Notice("log_contradicts", f"the log has {said} {what}, and the plan {planned}")
+
+
+def _model_or_none(name: str | None) -> str | None:
+    try:
+        return None if name is None else models.load(name).name
+    except RoofplanError:
         return None

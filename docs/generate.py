@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import catalogue_pages
+import formula_pages
 import typer
 
 from roofplan.accuracy.results import memory_accuracy
@@ -109,6 +110,7 @@ def main() -> None:
         (DOCS / "schemas" / f"{name}.json").write_text(json.dumps(schema, indent=2) + "\n", encoding="utf-8")
     (DOCS / "command-line.md").write_text(reference(), encoding="utf-8")
     (DOCS / "accuracy.md").write_text(accuracy(), encoding="utf-8")
+    (DOCS / "formulas.md").write_text(formula_pages.page(), encoding="utf-8")
     catalogue_pages.write(DOCS)
     for page in (ROOT / "README.md", *sorted(DOCS.glob("*.md"))):
         text = page.read_text(encoding="utf-8")

@@ -65,6 +65,12 @@ class Reserve:
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
 
 
+def _check_ranks(what: str, ranks: list[int]) -> None:
+    """Refuse a table by ranks that leaves out one rank, or names a number twice."""
+    if 1 not in ranks or len(set(ranks)) < len(ranks):
+        raise ValueError(f"got {what} for {ranks} ranks, want one entry each, and one for a single rank")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
     """How an engine divides the memory of a device.
@@ -91,6 +97,12 @@ class Budget:
     margin: Bytes = 0
     graph_vendors: tuple[str, ...] = ("NVIDIA",)
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
+
+    def __post_init__(self) -> None:
+        _check_ranks("share", [entry.ranks for entry in self.share])
+        taken = [*self.before, *self.within]
+        if len(set(taken)) < len(taken):
+            raise ValueError(f"got {', '.join(sorted(taken))} in before and within, want each part once")
 
     @property
     def takes_all(self) -> bool:
@@ -195,6 +207,8 @@ class Paging:
     window_blocks : blocks beyond those
     state_blocks : blocks of a recurrent state of one sequence
     state_slots : states kept for one sequence where they have a pool of their own
+    window_share : with pools, tokens of the pools of windowed layers per token of that of the others, or null where they share memory
+    holds_longest : whether the engine refuses to start when one sequence of the longest length does not fit
     printed : how the number of tokens that a log prints comes about: blocks of a group x block, or concurrency x max-model-len
     """
 
@@ -206,6 +220,8 @@ class Paging:
     window_blocks: Count = 0
     state_blocks: PositiveCount = 1
     state_slots: PositiveCount = 1
+    window_share: Number | None = None
+    holds_longest: bool = False
     printed: Literal["blocks", "concurrency"] = "blocks"
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
 
@@ -295,6 +311,14 @@ class EngineProfile:
     sources: dict[str, Origin]
     notes: str = ""
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
+
+    def __post_init__(self) -> None:
+        for name in ("runtime", "context"):
+            table = getattr(self, name)
+            if table or name == "runtime":
+                _check_ranks(name, [entry.ranks for entry in table])
+        if not self.batching:
+            raise ValueError("got no batching, want at least one entry")
 
     def origin(self, figure: str) -> Origin | None:
         """Find the origin of a figure, by its own key or by that of the group it stands in."""

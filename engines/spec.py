@@ -74,6 +74,7 @@ class NumberFormat:
 
     Parameters
     ----------
+    aliases : other names that engines and checkpoints print
     bits : bits of one element
     group : elements that share a scale (128 x 128 blocks: 16384), or null
     scale_bits, zero_bits : bits of a group's scale and zero point
@@ -86,6 +87,7 @@ class NumberFormat:
 
     schema: Literal["roofplan/format/v1"]
     name: str
+    aliases: tuple[str, ...] = ()
     bits: PositiveCount
     group: PositiveCount | None = None
     scale_bits: Count = 0

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from .domain import at_least, count, not_negative, positive, probability
+from .spending import usd_per_million_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -152,7 +153,7 @@ def marginal_gain(batch: float, weight_bytes: float, cache_bytes_per_sequence: f
 
     Raises
     ------
-    DomainError : for a negative batch, or weights or a cache below zero, or no weights
+    DomainError : for a negative batch or cache, or weights that are not above zero
     """
     not_negative("batch", batch)
     positive("weight_bytes", weight_bytes)
@@ -183,7 +184,7 @@ class CurvePoint:
 class Knee:
     """The batch to run at, and the three limits of which it is the least.
 
-    ``within_latency`` is None where no limit was asked for. ``by_gain`` is 0 where no batch gains enough.
+    ``within_latency`` is None where no limit was asked for; ``by_gain`` is looked for within memory, and 0 where no batch gains enough.
     """
 
     batch: int
@@ -195,11 +196,11 @@ class Knee:
 
 @dataclass(frozen=True, slots=True)
 class CheapestBatch:
-    """The batch with the cheapest tokens, and what each costs, in the unit of the price."""
+    """The batch with the cheapest tokens, its decode step, and what a million tokens cost."""
 
     batch: int
     step_s: float
-    price_per_token: float
+    usd_per_million_tokens: float
 
 
 def throughput_curve(
@@ -220,8 +221,7 @@ def throughput_curve(
     points = []
     for batch in batches:
         step, next_step = (
-            float(model.step_s(decoders, context, grouping=grouping))
-            for decoders in (count("batch", batch), batch + 1)
+            float(model.step_s(decoders, context, grouping=grouping)) for decoders in (count("batch", batch), batch + 1)
         )
         points.append(CurvePoint(batch, step, batch / step, 1 / step, _gain(batch, step, next_step)))
     return tuple(points)
@@ -253,13 +253,13 @@ def knee(
     least_gain: float = 0.5,
     grouping: Grouping = "operators",
 ) -> Knee:
-    """Largest batch that memory holds, that keeps the limit of latency, and whose last doubling still pays (formula F7.6).
+    """Largest batch that memory holds, that keeps the limit of latency, and at which one more sequence still pays (formula F7.6).
 
         min(F7.4, F7.5, largest B with 1 - B t'(B) / t(B) >= least_gain),  t'(B) = t(B+1) - t(B)
 
-    The default gain, one half, is the crossover B* in the memory-bound model of a dense transformer. The largest such B is taken and not
-    the first that falls short: with few sequences each brings experts of its own, so that batching a mixture of experts pays little at
-    first and more once all of them are read anyway.
+    The default gain, one half, is the crossover B* while a dense transformer is memory-bound. The largest such B is taken and not the
+    first that falls short: with few sequences each brings experts of its own, so that batching a mixture of experts pays little at first
+    and more once all of them are read anyway.
 
     Parameters
     ----------
@@ -270,9 +270,10 @@ def knee(
 
     Raises
     ------
-    DomainError : for a context below one, a negative batch or limit, or a gain outside [0, 1]
+    DomainError : for a context below one, a negative batch or limit, or a least gain outside [0, 1]
     """
     probability("least_gain", least_gain)
+    count("within_memory", within_memory, 0)
     within_latency = None if limit_s is None else batch_within_tpot(model, context, limit_s, within_memory, grouping)
     batches, times = _steps(model, context, within_memory + 1, grouping)
     paying = (_gain(batches[:-1], times[:-1], times[1:]) >= least_gain).nonzero()[0]
@@ -287,13 +288,13 @@ def knee(
 def cheapest_batch(
     model: StepModel,
     context: float,
-    price_per_s: float,
+    usd_per_hour: float,
     most: int,
     *,
     tolerance: float = 0.0,
     grouping: Grouping = "operators",
 ) -> CheapestBatch:
-    """Smallest batch up to ``most`` whose tokens cost the least, price t(B) / B each (formulas F7.1, F13.8).
+    """Smallest batch up to ``most`` whose tokens cost the least, the price of t(B) / B each (formula F7.1).
 
     A token gets cheaper with every sequence until the whole step is compute-bound; ``most`` (what memory and latency allow) is therefore
     often the answer, and a ``tolerance`` tells how much smaller a batch may be for a little more money.
@@ -301,20 +302,20 @@ def cheapest_batch(
     Parameters
     ----------
     context : mean tokens of a sequence with the new one
-    price_per_s : price of the devices of the replica, in any currency
+    usd_per_hour : price of all devices of the replica
     tolerance : share above the least price that is accepted
 
     Raises
     ------
     DomainError : for a context or a ``most`` below one, or a negative price or tolerance
     """
-    not_negative("price_per_s", price_per_s)
     not_negative("tolerance", tolerance)
     batches, times = _steps(model, context, count("most", most), grouping)
     per_token_s = times / batches
     accepted = per_token_s <= per_token_s.min() * (1 + max(tolerance, _SAME))
     first = int(accepted.argmax())
-    return CheapestBatch(first + 1, float(times[first]), price_per_s * float(per_token_s[first]))
+    cost = usd_per_million_tokens(usd_per_hour, 1 / float(per_token_s[first]))
+    return CheapestBatch(first + 1, float(times[first]), cost)
 
 
 def _steps(model: StepModel, context: float, most: int, grouping: Grouping) -> tuple[Amount, Amount]:

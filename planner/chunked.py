@@ -14,10 +14,10 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..errors import DomainError
 from . import domain
 from .costs import Load
 from .latency import chunks
+from .prefix import suffix_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -80,10 +80,14 @@ def reread_bytes(model: StepModel, prompt: int, largest_chunk: int, cached: int 
     ------
     DomainError : for a prompt or a chunk without a token, or nothing left to compute
     """
-    at_once, *_ = _pieces(prompt, prompt, cached)
-    return sum(_cache_bytes(model, *piece) for piece in _pieces(prompt, largest_chunk, cached)) - _cache_bytes(
-        model, *at_once
-    )
+
+    def read(largest: int) -> float:
+        return sum(
+            float(model.totals(Load(0, 0, chunk=chunk, past=past))[2])
+            for chunk, past in _pieces(prompt, largest, cached)
+        )
+
+    return read(largest_chunk) - read(prompt)
 
 
 def chunked_prefill(
@@ -111,6 +115,13 @@ def chunked_prefill(
     Source: Sarathi-Serve. Assumes that the company stays as it is and that the prompt does not wait.
     """
 
+    def row(largest: int) -> ChunkedPrefill:
+        steps = steps_s(largest)
+        ttft = sum(steps)
+        return ChunkedPrefill(
+            largest, len(steps), ttft, max(steps), ttft / at_once_s, reread_bytes(model, prompt, largest, cached)
+        )
+
     def steps_s(largest: int) -> list[float]:
         return [
             mixed_step_s(model, decoders, context, chunk, past, grouping=grouping)
@@ -118,21 +129,10 @@ def chunked_prefill(
         ]
 
     (at_once_s,) = steps_s(prompt)
-    return tuple(
-        ChunkedPrefill(
-            largest,
-            len(steps),
-            sum(steps),
-            max(steps),
-            sum(steps) / at_once_s,
-            reread_bytes(model, prompt, largest, cached),
-        )
-        for largest in chunk_sizes
-        for steps in (steps_s(largest),)
-    )
+    return tuple(row(largest) for largest in chunk_sizes)
 
 
-def largest_chunk(
+def chunk_within_latency(
     model: StepModel,
     limit_s: float,
     prompt: int,
@@ -144,8 +144,9 @@ def largest_chunk(
 ) -> int:
     """Largest chunk n whose step keeps an ITL limit, at the end of the prompt (P = S - n), in whole tiles (formula F10.4).
 
-    0 where no tile does. The end is the worst place: a chunk there attends to the whole prompt. Found by halving, since a step never gets
-    shorter when tokens move from its past into its chunk.
+    0 where no tile does. The end is the worst place: a chunk there attends to the whole prompt. Found by halving, since a step does not get
+    shorter when tokens move from its past into its chunk. Known to be inexact: with latent attention, ``parts`` and ``whole`` dip by up to
+    0.4 % where the form of attention changes; the answer keeps the limit there, but a little more might, too.
 
     Parameters
     ----------
@@ -169,12 +170,5 @@ def largest_chunk(
 
 def _pieces(prompt: int, largest: int, cached: int) -> list[tuple[int, int]]:
     """Chunks of what is left of a prompt after a cached prefix: (tokens, tokens before them)."""
-    domain.count("prompt", prompt)
     domain.count("chunk", largest)
-    if domain.count("cached", cached, 0) >= prompt:
-        raise DomainError("cached", got=cached, wanted=f"less than the {prompt} tokens of the prompt: one is computed")
-    return [(chunk, cached + past) for chunk, past in chunks(prompt - cached, largest)]
-
-
-def _cache_bytes(model: StepModel, chunk: int, past: int) -> float:
-    return float(model.totals(Load(0, 0, chunk=chunk, past=past))[2])
+    return [(chunk, cached + past) for chunk, past in chunks(suffix_tokens(prompt, cached), largest)]

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 _SUM_TOLERANCE = 1e-9
 
 
+def finite(what: str, value: float) -> float:
+    """A finite number of either sign."""
+    return _checked(what, value, -math.inf < value < math.inf, "a finite number")
+
+
 def positive(what: str, value: float) -> float:
     """A finite number above zero."""
     return _checked(what, value, 0 < value < math.inf, "a finite number above zero")

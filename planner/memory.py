@@ -120,7 +120,8 @@ def default_share(d: Deployment) -> float:
 
 def divide_memory(budget: Budget, total: int, share: float, parts: Mapping[Part, int]) -> tuple[int, int]:
     """Divide the memory of a device: (bytes of the share, bytes that are left of it for the cache; formula F5.1)."""
-    planned = int(share * (total - budget.margin - sum(parts[part] for part in budget.before)))
+    base = total - budget.margin - sum(parts[part] for part in budget.before)
+    planned = int(share * base) if base > 0 else base  # what is lacking is lacking whole
     return planned, planned - sum(parts[part] for part in budget.within)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..quantities import show_bytes
 from .formats import main_class
+from .memory import rank_cache
 from .parameters import count_parameters
 from .results import Assumption, Notice
 
@@ -79,6 +81,9 @@ def warnings_of(d: Deployment) -> list[Notice]:
     if replica > 1 and d.hardware.link(replica) is None:
         message = f"no link between {replica} x {d.hardware.name} is known: exchanges are taken as free"
         warnings.append(Notice("interconnect_unknown", message))
+    if d.engine.paging is not None and any(term.every > 1 for term in rank_cache(d).terms):
+        message = f"how {d.engine.engine} groups compressed caches is not known: each kind of layer is counted by itself"
+        warnings.append(Notice("compressed_layout_unknown", message))
     if d.engine.is_newer_than_known:
         asked, known = f"{d.engine.engine} {d.engine.version}", d.engine.checked_to
         message = f"{asked} is newer than {known}, the last version that its profile knows"
@@ -93,6 +98,14 @@ def warnings_of(d: Deployment) -> list[Notice]:
         message = f"{main.name} weights are multiplied in {used} on {d.hardware.name} with {d.formats.activations.name} activations"
         warnings.append(Notice("arithmetic_fallback", message))
     return warnings
+
+
+def overcommitted(plan: MemoryPlan) -> list[Notice]:
+    """What stands beside the engine's share (context, graphs, activations of some engines) and does not find room there."""
+    if plan.spare_bytes >= 0 or plan.kv_budget_bytes < 0:
+        return []
+    message = f"context and what the engine's share does not pay exceed the device by {show_bytes(-plan.spare_bytes)}: a start may fail"
+    return [Notice("memory_overcommitted", message)]
 
 
 def assumptions_of(d: Deployment, plan: MemoryPlan) -> list[Assumption]:

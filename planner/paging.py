@@ -104,10 +104,15 @@ class PageGroup:
 
 @dataclass(frozen=True, slots=True)
 class PagedCache:
-    """The cache of a rank in blocks. ``shared`` says that all groups take equal blocks from one pool."""
+    """The cache of a rank in blocks.
+
+    ``shared`` says that all groups take equal blocks from one pool. ``window_share`` is the size of pools of windowed layers, in tokens per
+    token of the other pool: a sequence then takes the same part of each, that of the pool which it fills most.
+    """
 
     groups: tuple[PageGroup, ...]
     shared: bool
+    window_share: float | None = None
 
     @property
     def group_count(self) -> int:
@@ -129,13 +134,31 @@ class PagedCache:
         return sum(group.copies * group.blocks(tokens) for group in self.groups)
 
     def bytes_per_sequence(self, tokens: int) -> int:
-        """Bytes of the blocks of a sequence."""
+        """Bytes of the blocks of a sequence, or of its part of pools whose sizes are tied."""
+        if self._tied:
+            most = max(group.blocks(tokens) / self._ratio(group) for group in self.groups if group.fixed is None)
+            return math.ceil(most * self._tied) + sum(
+                group.copies * group.fixed * group.block_bytes for group in self.groups if group.fixed is not None
+            )
         return sum(group.copies * group.blocks(tokens) * group.block_bytes for group in self.groups)
+
+    @property
+    def _tied(self) -> float:
+        """Bytes that one more block of the pool of full layers takes in all pools; 0 where their sizes are not tied."""
+        growing = [group for group in self.groups if group.fixed is None]
+        if self.window_share is None or len({group.window is None for group in growing}) < 2:
+            return 0.0
+        return sum(group.copies * group.block_bytes * self._ratio(group) for group in growing)
+
+    def _ratio(self, group: PageGroup) -> float:
+        return 1.0 if group.window is None or self.window_share is None else self.window_share
 
     def blocks_within(self, budget: int) -> int:
         """Blocks of one pool that a budget holds; where each kind has a pool of its own, blocks of all kinds that keep every token."""
         if self.shared:
             return budget // self.block_bytes
+        if self._tied:
+            return int(budget / self._tied)
         tokens = [group for group in self.groups if group.fixed is None]
         growing = [group for group in tokens if group.window is None] or tokens
         size = sum(group.copies * group.block_bytes for group in growing)
@@ -179,12 +202,13 @@ def paged(cache: CacheLayout, paging: Paging, block: int, step_tokens: int) -> P
     kinds = list(_kinds(cache))
     if paging.layers == "full":
         kinds = [_Kind(kind.label, kind.layers, kind.token_bytes) if kind.window else kind for kind in kinds]
+    compressed = any(term.every > 1 for term in cache.terms)  # no engine's groups of these are known: each is counted by itself
     alike = all(kind.window is None and kind.fixed_bytes is None and kind.fixed_tokens is None for kind in kinds)
     if alike or paging.layers == "full":
         return PagedCache(tuple(_joined(kinds, paging, block)), shared=alike)
-    if paging.layers == "pools":
+    if paging.layers == "pools" or compressed:
         groups = [_group(kind, 1, kind.layers, block, 0, paging, step_tokens) for kind in kinds]
-        return PagedCache(tuple(groups), shared=False)
+        return PagedCache(tuple(groups), shared=False, window_share=paging.window_share)
     return PagedCache(tuple(_equal_groups(kinds, paging, block, step_tokens)), shared=True)
 
 

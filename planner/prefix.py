@@ -49,8 +49,8 @@ class CacheKey:
     ) -> CacheKey:
         """Make the key of a prompt: a chain of hashes, h_i = hash(h_(i-1), tokens of block i), of full blocks only (formula F9.1).
 
-        ``model`` names the weights with their revision; ``tokens`` begin at position 0; ``block`` 1 is a radix tree with pages of one token.
-        Images must be in the token numbers, as hashes of their content. A salt that keeps tenants apart belongs into ``adapter``.
+        ``model`` names the weights with their revision; ``tokens`` begin at position 0, images in them as hashes of their content;
+        ``block`` 1 is a radix tree with pages of one token. Left out: salts, by which engines keep tenants apart.
 
         Raises
         ------
@@ -135,6 +135,22 @@ def reusable_tokens(common: int, prompt: int, block: int = 1) -> int:
     return min(common, prompt - 1) // block * block
 
 
+def suffix_tokens(prompt: int, reused: int) -> int:
+    """Tokens of a prompt that are left to compute, S - H, at least one (formula F9.1).
+
+    Raises
+    ------
+    DomainError : for a prompt without a token, or a prefix that leaves none to compute
+
+    >>> suffix_tokens(2200, 2000)
+    200
+    """
+    domain.count("prompt", prompt)
+    if domain.count("reused", reused, 0) >= prompt:
+        raise DomainError("reused", got=reused, wanted=f"less than the {prompt} tokens of the prompt: one is computed")
+    return prompt - reused
+
+
 def held_bytes(cache: CacheLayout | PagedCache, prefixes: Iterable[int]) -> int:
     """Memory that cached prefixes hold while no request runs, sum of H c (formula F9.3).
 
@@ -203,12 +219,9 @@ def suffix_prefill(
     Left out: looking the prefix up, fetching it from another memory, and prompts that are cut into chunks (see
     :func:`~roofplan.planner.chunked.chunked_prefill`).
     """
-    domain.count("prompt", prompt)
     domain.probability("skipped_share", skipped_share)
-    if domain.count("reused", reused, 0) >= prompt:
-        raise DomainError("reused", got=reused, wanted=f"less than the {prompt} tokens of the prompt: one is computed")
-    skipped = math.floor(skipped_share * reused)
-    computed = prompt - skipped
+    computed = suffix_tokens(prompt, reused) + math.ceil((1 - skipped_share) * reused)
+    skipped = prompt - computed
     return SuffixPrefill(
         computed,
         float(model.step_s(0, 0, chunk=prompt, grouping=grouping)),
@@ -296,19 +309,7 @@ def characteristic_requests(
     Source: Che et al. 2002; Fricker, Robert, Roberts 2012 (arXiv 1202.3974). Assumes independent requests; prefixes that share a head are
     a tree and not independent, and engines free the tail blocks of a prefix first, so that the rate is an estimate.
     """
-    pairs = _checked(popularity, capacity, sizes)
-    if math.fsum(size for p, size in pairs if p) <= capacity:
-        return None
-    # Newton's method: the left side is concave in T, so that from 0 no step passes the root, and each one gains until rounding ends it.
-    found, step = 0.0, math.inf
-    while step > 0:
-        filled = math.fsum(-size * math.expm1(-p * found) for p, size in pairs)
-        slope = math.fsum(size * p * math.exp(-p * found) for p, size in pairs)
-        step = (capacity - filled) / slope
-        if found + step == found:
-            break
-        found += max(0.0, step)
-    return found
+    return _characteristic(_checked(popularity, capacity, sizes), capacity)
 
 
 def lru_hit_rates(popularity: Sequence[float], capacity: float, sizes: Sequence[float] | None = None) -> HitRates:
@@ -317,7 +318,7 @@ def lru_hit_rates(popularity: Sequence[float], capacity: float, sizes: Sequence[
     Arguments, errors, source and assumptions are those of :func:`characteristic_requests`; first requests ever are not counted as misses.
     """
     pairs = _checked(popularity, capacity, sizes)
-    lasting = characteristic_requests(popularity, capacity, sizes)
+    lasting = _characteristic(pairs, capacity)
     cached = [1.0 if lasting is None else -math.expm1(-p * lasting) for p, _ in pairs]
     asked = math.fsum(p * size for p, size in pairs)
     return HitRates(
@@ -338,6 +339,22 @@ def perfect_hit_rates(popularity: Sequence[float], capacity: float, sizes: Seque
         _most_held([(p, size) for p, size in pairs], capacity),
         _most_held([(p * size / asked, size) for p, size in pairs], capacity),
     )
+
+
+def _characteristic(pairs: list[tuple[float, float]], capacity: float) -> float | None:
+    """Solve for T by Newton's method: the left side is concave in T, so that no step from 0 on passes the root."""
+    if math.fsum(size for p, size in pairs if p) <= capacity:
+        return None
+    found = 0.0
+    while True:
+        filled = math.fsum(-size * math.expm1(-p * found) for p, size in pairs)
+        slope = math.fsum(size * p * math.exp(-p * found) for p, size in pairs)
+        later = found + (capacity - filled) / slope
+        if later == math.inf:  # what is missing is asked for less than once in the largest number of requests
+            return None
+        if later <= found:
+            return found
+        found = later
 
 
 def _most_held(gains: list[tuple[float, float]], capacity: float) -> float:

@@ -18,10 +18,11 @@ from .figures import (
     Times,
     WorkFigures,
 )
+from .fitting import reason_against
 from .kv_cache import cache_layout
 from .latency import SteadyState, chunks, prefill_s, steady_state
 from .memory import Capacity, MemoryPlan, engine_cache, plan_capacity, plan_memory, rank_cache
-from .notices import achieved_shares, assumptions_of, main_arithmetic, warnings_of
+from .notices import achieved_shares, assumptions_of, main_arithmetic, overcommitted, warnings_of
 from .parallel import SINGLE
 from .parameters import count_parameters, stored_bytes
 from .ranges import Range
@@ -61,6 +62,7 @@ class SizeResult(Answer):
     efficiencies: tuple[Efficiency, ...]
     solution: Solution | None = None  # the answer to an inverse question
     logged: tuple[LoggedPart, ...] = ()  # a start-up log beside the prediction
+    remarks: tuple[Notice, ...] = ()  # what the question itself gives to warn of
 
     @property
     def command(self) -> str:
@@ -75,22 +77,13 @@ class SizeResult(Answer):
     @property
     def reasons(self) -> tuple[str, ...]:
         """Codes of why it does not fit; empty when it does."""
-        if self.memory.kv_budget_bytes < 0:
-            return ("weights_exceed_memory",)
-        if self.deployment.settings.kv_cache_bytes is not None and self.memory.spare_bytes < 0:
-            return ("cache_exceeds_memory",)
-        if self.capacity.max_concurrency < 1:
-            return ("kv_less_than_one_sequence",)
-        if self.memory.free_bytes < 0:
-            return ("kv_less_than_concurrency",)
-        if self.capacity.max_concurrency < self.deployment.workload.concurrency:
-            return ("engine_admits_fewer",)
-        return ()
+        reason = reason_against(self.deployment, self.memory, self.capacity)
+        return () if reason is None else (reason,)
 
     @property
     def remedies(self) -> tuple[str, ...]:
         """Single changes after which it fits; empty when it does."""
-        return remedies(self.deployment, self.memory)
+        return remedies(self.deployment, self.memory, self.capacity)
 
     @property
     def faster_than_reading(self) -> bool | None:
@@ -101,7 +94,7 @@ class SizeResult(Answer):
     @property
     def warnings(self) -> tuple[Notice, ...]:
         """What the user should know about this answer."""
-        return tuple(warnings_of(self.deployment))
+        return (*warnings_of(self.deployment), *overcommitted(self.memory), *self.remarks)
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..accuracy.memory import METRICS
 from ..accuracy.metrics import grouped, metrics_of
+from ..accuracy.names import remark_on
 from ..errors import show
 from ..quantities import show_bytes
 from .sections import Report, Section
@@ -143,7 +144,10 @@ def memory_page(r: MemoryAccuracy) -> str:
         *_fit_lines(r.fit),
         "### Misses above 1 %",
         "",
-        *_table(("row", "metric", "error", "model", "device"), _misses(_above(r, 0.01))),
+        *_table(
+            ("row", "metric", "error", "model", "device", "its own figures say"),
+            tuple((*cells, remark_on(cells[0])) for cells in _misses(_above(r, 0.01))),
+        ),
         "",
         "### Not answered",
         "",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ..accuracy.results import MemoryAccuracy
     from ..engines.profile import EngineProfile
     from ..planner.caching import KvResult
+    from ..planner.deployment import EngineSettings
     from ..planner.logged import LoggedPart
     from ..planner.ranges import Range
     from ..planner.results import Answer, Explanation
@@ -49,6 +50,7 @@ _REASONS = {
     "kv_less_than_one_sequence": "not even one sequence fits beside the weights",
     "kv_less_than_concurrency": "fewer sequences fit than were asked for; the others wait",
     "cache_exceeds_memory": "the cache that was asked for does not fit beside the rest",
+    "max_model_len_exceeds_cache": "the engine refuses to start, since one sequence of the longest length that it accepts does not fit",
     "engine_admits_fewer": "the engine runs fewer sequences at a time than were asked for; the others wait",
 }
 
@@ -86,9 +88,19 @@ def _verdict(r: SizeResult) -> str:
     capacity, length = r.capacity, show_count(r.deployment.workload.length)
     if r.fits:
         return f"It fits: room for {show_count(capacity.max_concurrency)} sequences of {length} tokens."
+    return f"It does not fit: {_lacking(r)}{_REASONS[r.reasons[0]]}."
+
+
+def _lacking(r: SizeResult) -> str:
+    """By how much memory is short, where it is memory that is."""
     plan = r.memory
-    lacking = show_bytes(max(-plan.free_bytes, -plan.kv_budget_bytes))
-    return f"It does not fit: {lacking} short per device; {_REASONS[r.reasons[0]]}."
+    short = {
+        "weights_exceed_memory": -plan.kv_budget_bytes,
+        "cache_exceeds_memory": -plan.spare_bytes,
+        "kv_less_than_one_sequence": -plan.free_bytes,
+        "kv_less_than_concurrency": -plan.free_bytes,
+    }.get(r.reasons[0])
+    return "" if short is None else f"{show_bytes(short)} short per device; "
 
 
 def _remarks(r: SizeResult) -> tuple[str, ...]:
@@ -121,6 +133,7 @@ def _memory(r: SizeResult) -> Section:
         (f"total, {total}", show_bytes(plan.total_bytes), ""),
         ("usable", show_bytes(plan.budget_bytes), f"x {plan.utilization:g}"),
         ("weights", show_bytes(plan.weights_bytes), f"{show_parameters(r.model.parameters_total)} parameters"),
+        *(() if not plan.adapter_bytes else (("adapters", show_bytes(plan.adapter_bytes), _adapters(d.settings)),)),
         (
             "activations",
             show_bytes(plan.activation_bytes),
@@ -132,6 +145,10 @@ def _memory(r: SizeResult) -> Section:
         ("free at this concurrency", show_bytes(plan.free_bytes), f"after {sequences}"),
     )
     return Section("Memory per device", ("", "", ""), rows)
+
+
+def _adapters(settings: EngineSettings) -> str:
+    return f"{settings.adapters} of rank {settings.adapter_rank}"
 
 
 def _graphs(r: SizeResult) -> tuple[Row, ...]:

@@ -104,6 +104,18 @@ def test_the_accuracy_page_is_what_the_harness_prints() -> None:
     assert generate.accuracy() == committed("accuracy.md"), "docs/accuracy.md is stale: run make docs"
 
 
+def test_the_page_of_formulas_is_what_the_docstrings_say() -> None:
+    assert generate.formula_pages.page() == committed("formulas.md"), "docs/formulas.md is stale: run make docs"
+
+
+def test_every_formula_that_is_stated_is_tested() -> None:
+    texts = generate.formula_pages.tests()
+    for stated in generate.formula_pages.stated():
+        assert generate.formula_pages.tests_of(stated, texts), (
+            f"no test names a formula of {stated.file}: {stated.name}"
+        )
+
+
 def test_catalogue_pages_are_what_the_catalogues_make(tmp_path: Path) -> None:
     catalogue_pages.write(tmp_path)
     for name in ("devices.md", "models.md"):

@@ -195,5 +195,24 @@ def test_a_fault_in_an_own_profile_is_placed() -> None:
         from_document(own)
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("budget: {share: []}", "want one entry each, and one for a single rank"),
+        ("budget: {share: [{ranks: 2, share: 0.5}]}", "and one for a single rank"),
+        ("budget: {share: [{ranks: 1, share: 0.5}, {ranks: 1, share: 0.6}]}", "want one entry each"),
+        ("budget: {before: [weights]}", "want each part once"),
+        ("runtime: [{ranks: 4, bytes: 1 GiB}]", "and one for a single rank"),
+        ("runtime: []", "and one for a single rank"),
+        ("batching: []", "want at least one entry"),
+    ],
+)
+def test_a_profile_that_cannot_be_planned_with_is_refused(change: str, said: str) -> None:
+    own = parse_yaml(f"schema: roofplan/engine/v1\nname: mine\nextends: plain\n{change}\n", "mine.yaml")
+    with pytest.raises(SpecError, match=said) as refused:
+        from_document(own)
+    assert "mine.yaml" in str(refused.value)
+
+
 def test_all_profiles_are_public() -> None:
     assert {engines.load(slug).name for slug in PROFILES} == set(PROFILES)

@@ -65,7 +65,7 @@ LINES = {
     "an engine with a slip": ("size gpt2 h100 --engine plane", "engine: got plane, want one of llama.cpp, plain, sglang, tensorrt-llm, vllm (did you mean plain?)"),
     "a weight format with a slip": ("size gpt2 h100 --weights bf17", "number format: got bf17"),
     "a cache format with a slip": ("kv gpt2 --kv fp9", "number format: got fp9"),
-    "an activation format with a slip": ("size gpt2 h100 --activations f16", "number format: got f16"),
+    "an activation format with a slip": ("size gpt2 h100 --activations fp61", "number format: got fp61"),
     "a tensor class that is none": ("size gpt2 h100 --weights brain=int8", "--weights: got brain, want all or one of"),
     "a class without a format": ("size gpt2 h100 --weights mlp=", "number format: got an empty name"),
     "a path to nowhere": ("size ../../../nowhere/config.json h100", "file: got no such file or directory"),

@@ -169,6 +169,77 @@ def test_a_cache_larger_than_the_device_does_not_fit() -> None:
     assert size.reasons == ("cache_exceeds_memory",)
 
 
+def test_an_engine_does_not_start_when_its_longest_sequence_does_not_fit() -> None:
+    """Llama-3.1-8B at its 131,072 tokens on a 24 GB card: vLLM refuses; with a shorter limit it starts."""
+    size = roofplan.size("llama-3.1-8b", "rtx-4090", engine="vllm@0.19")
+    assert size.reasons == ("max_model_len_exceeds_cache",)
+    longest = size.capacity.max_context
+    assert longest is not None
+    assert any("--max-model-len" in remedy for remedy in size.remedies)
+    assert roofplan.size("llama-3.1-8b", "rtx-4090", engine="vllm@0.19", max_model_len=longest).fits
+    assert roofplan.size("llama-3.1-8b", "rtx-4090", engine="tensorrt-llm").fits  # others do not check it
+
+
+def test_what_stands_beside_the_share_must_find_room() -> None:
+    codes = {w.code for w in roofplan.size("llama-3.1-8b", "h100", engine="vllm@0.19", memory_utilization=1).warnings}
+    assert "memory_overcommitted" in codes
+    assert "memory_overcommitted" not in {
+        w.code for w in roofplan.size("llama-3.1-8b", "h100", engine="vllm@0.19").warnings
+    }
+
+
+def test_what_a_share_of_free_memory_lacks_is_lacking_whole() -> None:
+    plan = roofplan.size("llama-3.1-8b", "rtx-3060", engine="tensorrt-llm", memory_utilization=0.1).memory
+    needed = plan.weights_bytes + plan.activation_bytes + plan.non_torch_bytes
+    assert plan.kv_budget_bytes == plan.total_bytes - needed < 0
+
+
+def test_pools_of_windowed_layers_have_a_size_of_their_own() -> None:
+    """SGLang: tokens of windowed layers are 0.8 of the others: gpt-oss-20b has 12 layers of each, 2048 B a token and layer."""
+    size = roofplan.size("gpt-oss-20b", "h100", engine="sglang@0.4", prompt=30000, output=256)
+    tokens = size.memory.kv_budget_bytes / (12 * 2048 * (1 + 0.8))
+    assert size.capacity.kv_tokens == approx(tokens, rel=1e-5)
+    assert size.capacity.max_concurrency == int(tokens // 30256)
+
+
+CASES = st.fixed_dictionaries(
+    {
+        "model": st.sampled_from(["llama-3.1-8b", "gemma-3-12b", "qwen3.5-9b", "mixtral-8x7b", "deepseek-v2-lite"]),
+        "engine": st.sampled_from(ENGINES),
+        "prompt": st.sampled_from([100, 5000, 60000]),
+        "concurrency": st.sampled_from([1, 30, 700]),
+    },
+    optional={
+        "max_num_seqs": st.sampled_from([1, 16, 4096]),
+        "dp": st.sampled_from([2, 4]),
+        "tp": st.just(2),
+        "device_memory": st.sampled_from(["12 GiB", "24 GiB"]),
+    },
+)
+
+
+@given(CASES)
+def test_every_remedy_makes_it_fit(case: dict[str, Any]) -> None:
+    """Where something helps, what is offered is that: remedies of counts are tried again through the library."""
+    model = case.pop("model")
+    size = roofplan.size(model, "h100", **case)
+    assert not (size.fits and size.remedies)
+    for remedy in size.remedies:
+        number = int("".join(filter(str.isdigit, remedy.split("(now")[0].split("(--")[0])) or 0)
+        changed = dict(case)
+        if "devices (--tp" in remedy:
+            changed["tp"] = int(remedy.rpartition(" ")[2].rstrip(")"))
+        elif "sequences at a time (now" in remedy:
+            changed["concurrency"] = number
+        elif "--max-num-seqs" in remedy:
+            changed["max_num_seqs"] = number
+        elif "--max-model-len" in remedy:
+            changed["max_model_len"] = number
+        else:
+            continue
+        assert roofplan.size(model, "h100", **changed).fits, remedy
+
+
 def test_an_engine_runs_no_more_than_it_admits() -> None:
     size = roofplan.size("llama-3.1-8b", "h100", engine="vllm@0.19", max_num_seqs=8, concurrency=16)
     assert (size.capacity.max_concurrency, size.capacity.binds) == (8, "max_num_seqs")

@@ -40,8 +40,9 @@ def test_the_largest_context(model: str, engine: str, concurrency: int) -> None:
 @given(st.sampled_from(MODELS), st.sampled_from(ENGINES), st.sampled_from([100, 1000, 8000]))
 def test_the_largest_concurrency(model: str, engine: str, prompt: int) -> None:
     most = int(answer(model, engine, "max-concurrency", prompt=prompt))
-    assert fits(model, engine, prompt=prompt, concurrency=most)
-    assert not fits(model, engine, prompt=prompt, concurrency=most + 1)
+    accepted = {"prompt": prompt, "output": 256, "max_model_len": prompt + 256}
+    assert fits(model, engine, concurrency=most, **accepted)
+    assert not fits(model, engine, concurrency=most + 1, **accepted)
 
 
 @pytest.mark.parametrize(("model", "devices"), [("llama-3.1-8b", 1), ("llama-3.3-70b", 2), ("deepseek-v3", 10)])
@@ -61,8 +62,8 @@ def test_no_number_of_devices_is_enough_for_a_tiny_one() -> None:
 @given(st.sampled_from(MODELS), st.sampled_from(["plain", "vllm@0.19", "sglang@0.4", "tensorrt-llm"]))
 def test_the_smallest_share(model: str, engine: str) -> None:
     share = answer(model, engine, "min-utilization", concurrency=4)
-    assert fits(model, engine, concurrency=4, memory_utilization=share)
-    assert not fits(model, engine, concurrency=4, memory_utilization=round(share - 0.001, 3))
+    assert fits(model, engine, concurrency=4, memory_utilization=share, max_model_len=1280)
+    assert not fits(model, engine, concurrency=4, memory_utilization=round(share - 0.001, 3), max_model_len=1280)
 
 
 def test_a_share_above_one_is_no_answer() -> None:

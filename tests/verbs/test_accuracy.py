@@ -21,7 +21,7 @@ def test_the_json_has_what_scripts_rely_on() -> None:
     assert result["groups"]["engine"]["vLLM"]["tokens_from_kv"]["answered"] > 90
     assert all(set(row) == {"row", "metric", "reason"} for row in result["unanswered"])
     assert result["worst"]
-    assert result["fits"]["activations"]["left_out_error_bytes"] > 0
+    assert result["constants"]["activations"]["left_out_error_bytes"] > 0
 
 
 def test_every_comparison_can_be_written(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_any_file_with_the_columns_is_compared(tmp_path: Path) -> None:
     result = answer("accuracy", "memory", "--data", str(path))["result"]
     assert result["rows"] == 2
     assert result["metrics"]["kv_from_arguments"]["answered"] == 2
-    assert result["fits"]["activations"] is None
+    assert result["constants"]["activations"] is None
 
 
 def changed(column: str, value: str) -> str:
@@ -63,7 +63,12 @@ BAD = {
     "only a header": (ROWS.read_text(encoding="utf-8").splitlines()[0], "want a header and rows"),
     "no columns": ("a,b\n1,2\n", "want the columns id, engine"),
     "a short row": (changed("id", "M1").rsplit(",", 1)[0], "cells"),
-    "not a number": (changed("kv_gib_per_gpu", "many"), "kv_gib_per_gpu: got many, want a number"),
+    "not a number": (changed("kv_gib_per_gpu", "many"), "kv_gib_per_gpu: got many, want a plain number"),
+    "digits of another script": (changed("kv_gib_per_gpu", "\u0665"), "want a plain number"),
+    "a share above one": (changed("gpu_memory_utilization", "1.7"), "want a fraction above 0, at most 1"),
+    "less than nothing": (changed("kv_gib_per_gpu", "-5"), "want zero or more GiB"),
+    "a word for trust": (changed("consistent(yes/no/incomplete)", "maybe"), "want yes, incomplete or no"),
+    "a row twice": (changed("id", "M1") + changed("id", "M1").splitlines()[1] + "\n", "M1 a second time"),
     "NaN": (changed("kv_gib_per_gpu", "nan"), "kv_gib_per_gpu: got nan"),
     "infinite": (changed("total_gpu_gib", "inf"), "total_gpu_gib: got inf"),
     "400 digits": (changed("kv_tokens", "9" * 400), "kv_tokens: got 9"),
