@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from .. import engines, hardware, models, specfiles
 from ..engines.profile import EngineProfile
 from ..engines.spec import StorageFormat, StoredFormat, TensorClass
-from ..errors import DomainError, LayoutError
+from ..errors import DomainError, LayoutError, UnknownNameError
 from ..hardware.spec import HardwareSpec
 from ..models.spec import UNKNOWN_WEIGHTS, ModelSpec
 from ..planner.deployment import Deployment, EngineSettings, MemoryOverrides, Workload
@@ -138,7 +138,7 @@ def _formats(model: ModelSpec, device: HardwareSpec, engine: EngineProfile, opti
         raise DomainError("--weights", got=f"nothing, and {' '.join(model.assumed)}", wanted=wanted)
     # What is published is quantised as it is; a format that is asked for, as the engine does it.
     covered = LINEAR_CLASSES if named is None else tuple(c for c in TENSOR_CLASSES if c not in engine.sixteen_bit)
-    weights = _stored_formats(model) if as_stored else parse_weights(name, engines.load_format, covered)
+    weights = _stored_formats(model) if as_stored else _named_formats(model, name, covered)
     if named is not None:
         _check_classes(model, named)
     main = weights[main_class(model)]  # its format decides what the activations are by default
@@ -173,6 +173,37 @@ def _stored_formats(model: ModelSpec) -> dict[TensorClass, StorageFormat]:
                     activations=served.activations,
                     source=f"header of the checkpoint: {stored.types}",
                 )
+    return formats
+
+
+def _named_formats(model: ModelSpec, name: str, covered: tuple[TensorClass, ...]) -> dict[TensorClass, StorageFormat]:
+    """The formats that a name means: those of number formats, or a file type of llama.cpp (``q4_k_m``)."""
+    try:
+        return parse_weights(name, engines.load_format, covered)
+    except UnknownNameError:
+        from ..engines import ggml
+
+        if not ggml.mixes().has(name):
+            raise
+    return _mix_formats(model, name)
+
+
+def _mix_formats(model: ModelSpec, name: str) -> dict[TensorClass, StorageFormat]:
+    """The formats of a file type: bytes by tensor class as its rules give them, 32 bits for what they leave alone."""
+    from ..models.mixes import matrix_bytes_by_class
+
+    formats = parse_weights("all=fp32", engines.load_format)
+    counted, served = count_parameters(model).by_class, engines.load_format("bf16")
+    positions = model.learned_positions * model.hidden_size
+    for kind, size in matrix_bytes_by_class(model, name).items():
+        formats[kind] = StoredFormat(
+            name=name.lower(),
+            elements=counted[kind],
+            stored_bytes=size + (4 * positions if kind == "embedding" else 0),
+            arithmetic=served.arithmetic,
+            activations=served.activations,
+            source=f"rules of llama.cpp for files of type {name.upper()} (engines/ggml_mixes.yaml); a file's own header is exact",
+        )
     return formats
 
 

@@ -56,13 +56,19 @@ def _format_or_none(name: str | None) -> str | None:
 def contradictions(log: StartupLog, d: Deployment) -> Iterator[Notice]:
     """Where a log says something else than the deployment that it is compared with, or names what is not known."""
     if log.kv_format is not None and _format_or_none(log.kv_format) is None:
-        yield Notice("log_format_unknown", f"the log's cache format {log.kv_format!r} is not known: {d.formats.kv.name} is assumed")
+        yield Notice(
+            "log_format_unknown",
+            f"the log's cache format {log.kv_format!r} is not known: {d.formats.kv.name} is assumed",
+        )
     if log.engine != d.engine.engine:
         yield Notice("log_contradicts", f"the log is one of {log.engine}, and the plan one for {d.engine.engine}")
     named = _model_or_none(name_of_log(log.model))
     if named is not None and named != d.model.name:
         yield Notice("log_contradicts", f"the log serves {named}, and the plan is for {d.model.name}")
-    for what, said, planned in (("tensor-parallel ranks", log.tp, d.layout.tp), ("pipeline stages", log.pp, d.layout.pp)):
+    for what, said, planned in (
+        ("tensor-parallel ranks", log.tp, d.layout.tp),
+        ("pipeline stages", log.pp, d.layout.pp),
+    ):
         if said is not None and said != planned:
             yield Notice("log_contradicts", f"the log has {said} {what}, and the plan {planned}")
 

@@ -97,6 +97,10 @@ class Mixes:
     mixes: tuple[Mix, ...]
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
 
+    def has(self, name: str) -> bool:
+        """Whether a name is that of a file type."""
+        return _file_type(name) in {mix.name for mix in self.mixes}
+
     def named(self, name: str) -> Mix:
         """Find a file type by name, in any case.
 
@@ -104,11 +108,15 @@ class Mixes:
         ------
         UnknownNameError : with the names that are known
         """
-        wanted = name.strip().upper().replace("-", "_")
+        wanted = _file_type(name)
         known = {mix.name: mix for mix in self.mixes}
         if wanted not in known:
             raise UnknownNameError("file type", got=name or "nothing", wanted=f"one of {', '.join(known)}")
         return known[wanted]
+
+
+def _file_type(name: str) -> str:
+    return name.strip().upper().replace("-", "_")
 
 
 @functools.cache

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..engines.ggml import Mix, Rule
+    from ..engines.spec import TensorClass
     from .spec import FeedForward, LayerGroup, ModelSpec
 
 _PLAIN = "F32"  # norms, biases, position tables and routers are never quantised; llama.cpp's converter writes them in 32 bits
@@ -35,6 +36,15 @@ class _Matrix:
     rows: int
     copies: int = 1
     layer: int | None = None
+
+    @property
+    def kind(self) -> TensorClass:
+        """The tensor class that it belongs to."""
+        if self.layer is None:
+            return "head" if self.tensor == "output" else "embedding"
+        if self.tensor.startswith("attn"):
+            return "attention"
+        return "experts" if self.copies > 1 else "mlp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +65,24 @@ def mix_bytes(spec: ModelSpec, mix_name: str, *, imatrix: bool = False) -> int:
     UnknownNameError : for a file type that llama.cpp does not have
     SpecError : for a model with parts that are not usual attention, MLPs and experts
     """
-    mix = ggml.mixes().named(mix_name)
-    facts = _facts(spec, imatrix)
-    matrices = sum(_matrix_bytes(matrix, mix, facts, tied=spec.tied_embeddings) for matrix in _matrices(spec))
+    matrices = sum(matrix_bytes_by_class(spec, mix_name, imatrix=imatrix).values())
     return matrices + ggml.types_by_name()[_PLAIN].bytes_of(_plain_elements(spec))
+
+
+def matrix_bytes_by_class(spec: ModelSpec, mix_name: str, *, imatrix: bool = False) -> dict[TensorClass, int]:
+    """Bytes of the matrices of a model in a file type, by tensor class; everything else is in 32 bits.
+
+    Raises
+    ------
+    UnknownNameError : for a file type that llama.cpp does not have
+    SpecError : for a model with parts that are not usual attention, MLPs and experts
+    """
+    mix, facts = ggml.mixes().named(mix_name), _facts(spec, imatrix)
+    by_class: dict[TensorClass, int] = {}
+    for matrix in _matrices(spec):
+        kind = matrix.kind
+        by_class[kind] = by_class.get(kind, 0) + _matrix_bytes(matrix, mix, facts, tied=spec.tied_embeddings)
+    return by_class
 
 
 def _facts(spec: ModelSpec, imatrix: bool) -> _Facts:

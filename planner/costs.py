@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from .experts import distinct_experts
+from .experts import distinct_experts, distinct_experts_correlated
 from .flop import pairs_up_to
 
 if TYPE_CHECKING:
@@ -96,8 +96,9 @@ class Gemm:
 class Experts:
     """Routed experts: bytes of the distinct ones that the step's tokens touch, E_rank (1 - (1 - k/E)^T) (formula F2.10).
 
-    ``replicas`` data-parallel replicas share the experts, so that their tokens meet here. Routing is taken as uniform and independent;
-    real routing is skewed and correlated, which touches fewer.
+    ``replicas`` data-parallel replicas share the experts, so that their tokens meet here. Routing is taken as uniform, and as independent
+    unless ``repeat`` says how likely a token of a sequence repeats the choice of the one before it; real routing is skewed and correlated,
+    which touches fewer. A prefill chunk counts as runs of as many tokens as are verified.
     """
 
     name: str
@@ -108,6 +109,7 @@ class Experts:
     activation_bytes_per_row: float
     share: float  # k/E, the probability that a token uses an expert
     replicas: int
+    repeat: float = 0.0
 
     part: Part = "linear"
     bottleneck: Bottleneck = "weight_bandwidth"
@@ -115,7 +117,13 @@ class Experts:
     def cost(self, load: Load) -> Cost:
         """FLOP and bytes of all layers; rows are the mean over ranks."""
         tokens = load.tokens * self.replicas
-        touched = distinct_experts(tokens, self.experts, self.experts * self.share)
+        if self.repeat:
+            runs = tokens / load.verify
+            touched = distinct_experts_correlated(
+                runs, load.verify, self.experts, self.experts * self.share, self.repeat
+            )
+        else:
+            touched = distinct_experts(tokens, self.experts, self.experts * self.share)
         rows = self.experts * self.share * tokens
         return self.flop_per_row * rows, self.weight_bytes_per_expert * touched, 0, self.activation_bytes_per_row * rows
 

@@ -41,8 +41,8 @@ def distinct_experts_skewed(tokens: float, probabilities: Iterable[float]) -> fl
 
 
 def distinct_experts_correlated(
-    sequences: int, run: int, num_experts: int, experts_per_token: int, repeat: float
-) -> float:
+    sequences: Amount, run: Amount, num_experts: float, experts_per_token: float, repeat: float
+) -> Amount:
     """The same for ``sequences`` runs of ``run`` consecutive tokens in which a token repeats its predecessor's choice of an expert.
 
     E (1 - [(1-p)(1-(1-rho)p)^(m-1)]^B), p = k/E: exact for a two-state Markov chain of each expert; ``repeat`` rho 0 is independent.
@@ -55,7 +55,7 @@ def distinct_experts_correlated(
         raise DomainError("repeat", got=repeat, wanted="a value between 0 and 1")
     share = experts_per_token / num_experts
     missed = (1 - share) * (1 - (1 - repeat) * share) ** (run - 1)
-    return float(num_experts * (1 - missed**sequences))
+    return num_experts * (1 - missed**sequences)
 
 
 def tokens_for_coverage(fraction: float, num_experts: int, experts_per_token: int) -> float:

@@ -82,7 +82,9 @@ def warnings_of(d: Deployment) -> list[Notice]:
         message = f"no link between {replica} x {d.hardware.name} is known: exchanges are taken as free"
         warnings.append(Notice("interconnect_unknown", message))
     if d.engine.paging is not None and any(term.every > 1 for term in rank_cache(d).terms):
-        message = f"how {d.engine.engine} groups compressed caches is not known: each kind of layer is counted by itself"
+        message = (
+            f"how {d.engine.engine} groups compressed caches is not known: each kind of layer is counted by itself"
+        )
         warnings.append(Notice("compressed_layout_unknown", message))
     if d.engine.is_newer_than_known:
         asked, known = f"{d.engine.engine} {d.engine.version}", d.engine.checked_to

@@ -202,7 +202,9 @@ def paged(cache: CacheLayout, paging: Paging, block: int, step_tokens: int) -> P
     kinds = list(_kinds(cache))
     if paging.layers == "full":
         kinds = [_Kind(kind.label, kind.layers, kind.token_bytes) if kind.window else kind for kind in kinds]
-    compressed = any(term.every > 1 for term in cache.terms)  # no engine's groups of these are known: each is counted by itself
+    compressed = any(
+        term.every > 1 for term in cache.terms
+    )  # no engine's groups of these are known: each is counted by itself
     alike = all(kind.window is None and kind.fixed_bytes is None and kind.fixed_tokens is None for kind in kinds)
     if alike or paging.layers == "full":
         return PagedCache(tuple(_joined(kinds, paging, block)), shared=alike)

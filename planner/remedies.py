@@ -47,13 +47,24 @@ def _changes(d: Deployment, plan: MemoryPlan, capacity: Capacity) -> Iterator[tu
     length = _longest_sequence(d, plan)
     if 1 < length < d.workload.length:
         text = f"sequences of at most {show_count(length)} tokens (now {show_count(d.workload.length)})"
-        yield text, replace(d, workload=replace(d.workload, prompt=length - 1, output=1), max_model_len=d.max_model_len or length)
+        yield (
+            text,
+            replace(
+                d, workload=replace(d.workload, prompt=length - 1, output=1), max_model_len=d.max_model_len or length
+            ),
+        )
     longest = capacity.max_context or 0
     if d.workload.length <= longest < d.longest_sequence:
-        yield f"an engine that accepts at most {show_count(longest)} tokens (--max-model-len)", replace(d, max_model_len=longest)
+        yield (
+            f"an engine that accepts at most {show_count(longest)} tokens (--max-model-len)",
+            replace(d, max_model_len=longest),
+        )
     if d.max_num_seqs is not None and d.max_num_seqs < d.sequences_per_replica:
         admitted = replace(d.settings, max_num_seqs=d.sequences_per_replica)
-        yield f"{show_count(d.sequences_per_replica)} sequences at a time in the engine (--max-num-seqs)", replace(d, settings=admitted)
+        yield (
+            f"{show_count(d.sequences_per_replica)} sequences at a time in the engine (--max-num-seqs)",
+            replace(d, settings=admitted),
+        )
     if d.settings.kv_cache_bytes is not None and plan.spare_bytes < 0:
         smaller = d.settings.kv_cache_bytes + plan.spare_bytes
         if smaller > 0:

@@ -26,7 +26,7 @@ from .step import StepModel
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from .costs import Amount, Cost, Load
+    from .costs import Amount
     from .deployment import Deployment
     from .step import Grouping
 
@@ -250,8 +250,8 @@ def expert_bytes_ratio(batch: int, drafts: int, num_experts: int, experts_per_to
 
     Raises
     ------
-    DomainError : for a batch or experts below one, drafts outside 0 to 1000, more experts per token than there are, or ``repeat`` outside
-        [0, 1]
+    DomainError : for a batch or experts below one, drafts outside 0 to 1000, more experts per token than there are, or a ``repeat``
+        outside [0, 1]
     """
     domain.count("batch", batch)
     check_drafts(drafts)
@@ -260,30 +260,7 @@ def expert_bytes_ratio(batch: int, drafts: int, num_experts: int, experts_per_to
     touched, plain = (
         distinct_experts_correlated(batch, run, num_experts, experts_per_token, repeat) for run in (drafts + 1, 1)
     )
-    return touched / plain
-
-
-@dataclass(frozen=True, slots=True)
-class CorrelatedExperts(Experts):
-    """Routed experts when consecutive tokens of a sequence repeat choices: bytes of the distinct ones, correlated form (formula F2.10).
-
-    A prefill chunk in the same step counts as runs of as many tokens as are verified.
-    """
-
-    repeat: float = 0.0
-
-    def cost(self, load: Load) -> Cost:
-        """FLOP and bytes of all layers."""
-        flop, _, cache, other = Experts.cost(self, load)
-        runs = load.tokens * self.replicas / load.verify
-        used: Amount = self.experts * self.share
-        touched = distinct_experts_correlated
-        if not isinstance(runs, (int, float)):
-            import numpy as np
-
-            touched = np.vectorize(distinct_experts_correlated, otypes=[float])
-        weights = self.weight_bytes_per_expert * touched(runs, load.verify, self.experts, used, self.repeat)
-        return flop, weights, cache, other
+    return float(touched / plain)
 
 
 def with_repeated_experts(target: StepModel, repeat: float) -> StepModel:
@@ -295,11 +272,7 @@ def with_repeated_experts(target: StepModel, repeat: float) -> StepModel:
     """
     domain.probability("repeat", repeat)
 
-    def correlated(experts: Experts) -> CorrelatedExperts:
-        kept = {name: getattr(experts, name) for name in Experts.__slots__}
-        return CorrelatedExperts(**kept, repeat=repeat)
-
-    operators = tuple(correlated(each) if isinstance(each, Experts) else each for each in target.operators)
+    operators = tuple(replace(each, repeat=repeat) if isinstance(each, Experts) else each for each in target.operators)
     return StepModel(operators, target.nominal, target.efficiency)
 
 

@@ -37,6 +37,7 @@ def test_every_format_has_a_source_and_arithmetic_it_can_use(name: str) -> None:
         ("int4-g32-sym", 4 + 16 / 32),
         ("int4-g128-sym", 4 + 16 / 128),
         ("int8-channel", 8.00390625),  # F4.1
+        ("int8-g128", 8.25),
         ("nf4-double", 4.126953125),
         ("nf4", 4.5),
         ("int4-g128-zero16", 4.25),  # F3.7, F4.1

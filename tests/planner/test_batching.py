@@ -10,7 +10,7 @@ from shapes import DS, GIB, HA, HH, M7, M8, M70, deploy, number_format, step_mod
 
 import roofplan
 from roofplan.errors import DomainError
-from roofplan.planner import batching
+from roofplan.planner import batch_curve, batching
 from roofplan.planner.costs import Load
 from roofplan.planner.kv_cache import cache_layout
 from roofplan.planner.memory import plan_capacity, plan_memory
@@ -159,7 +159,7 @@ WHOLE_M8 = 15009316864
 
 
 def test_curve_on_a_step_model() -> None:  # F7.1, F6.2
-    first, fourth = batching.throughput_curve(M7_HA, [1, 4], 4096, grouping="whole")
+    first, fourth = batch_curve.throughput_curve(M7_HA, [1, 4], 4096, grouping="whole")
     assert first.step_s == approx((WHOLE_M7 + 4096 * C7) / 2.0e12, rel=EXACT)
     assert fourth.step_s == approx((WHOLE_M7 + 4 * 4096 * C7) / 2.0e12, rel=EXACT)
     assert fourth.tokens_per_s == approx(4 / fourth.step_s, rel=EXACT)
@@ -169,35 +169,37 @@ def test_curve_on_a_step_model() -> None:  # F7.1, F6.2
 
 @given(MODELS, st.integers(1, 4000), st.integers(1, 10**5))
 def test_throughput_never_falls_and_no_user_gets_faster(model, batch: int, context: int) -> None:  # F7.1
-    here, more = batching.throughput_curve(model, [batch, batch + 1], context)
+    here, more = batch_curve.throughput_curve(model, [batch, batch + 1], context)
     assert more.tokens_per_s >= here.tokens_per_s * (1 - EXACT)
     assert more.tokens_per_s_per_user <= here.tokens_per_s_per_user * (1 + EXACT)
     assert -1e-9 <= here.marginal_gain <= 1 + EXACT
 
 
 def test_largest_batch_within_a_tpot() -> None:  # F7.4 with the weights read, and attention counted in the FLOP
-    assert batching.batch_within_tpot(M7_HA, 4096, 0.020, 1000, "whole") == 12
-    assert batching.batch_within_tpot(M8_HH, 4096, 0.025, 1000, "whole") == 128
+    assert batch_curve.batch_within_tpot(M7_HA, 4096, 0.020, 1000, "whole") == 12
+    assert batch_curve.batch_within_tpot(M8_HH, 4096, 0.025, 1000, "whole") == 128
     assert math.floor((0.025 * 3.35e12 - WHOLE_M8) / (4096 * C8)) == 128
-    assert batching.batch_within_tpot(M7_HA, 4096, 0.020, 5, "whole") == 5
-    assert batching.batch_within_tpot(M7_HA, 4096, 0.001, 1000) == 0
-    assert batching.batch_within_tpot(M7_HA, 4096, 0.020, 0) == 0
+    assert batch_curve.batch_within_tpot(M7_HA, 4096, 0.020, 5, "whole") == 5
+    assert batch_curve.batch_within_tpot(M7_HA, 4096, 0.001, 1000) == 0
+    assert batch_curve.batch_within_tpot(M7_HA, 4096, 0.020, 0) == 0
 
 
 @given(MODELS, st.integers(1, 50000), st.floats(1e-3, 0.3), st.integers(0, 60))
 def test_tpot_against_trying_every_batch(model, context: int, limit: float, most: int) -> None:  # F7.4
     tried = [batch for batch in range(1, most + 1) if model.step_s(batch, context) <= limit]
-    assert batching.batch_within_tpot(model, context, limit, most) == max(tried, default=0)
+    assert batch_curve.batch_within_tpot(model, context, limit, most) == max(tried, default=0)
 
 
 def test_knee_is_the_least_of_three_limits() -> None:  # F7.6
     memory = batching.batch_within_memory(0.9 * 80e9, W7, 0, 4096 * C7)
-    assert batching.knee(M7_HA, 4096, memory, limit_s=0.02, grouping="whole") == batching.Knee(6, "gain", 27, 12, 6)
-    wide = batching.knee(M7_HA, 4096, memory, limit_s=0.02, least_gain=0.1, grouping="whole")
+    assert batch_curve.knee(M7_HA, 4096, memory, limit_s=0.02, grouping="whole") == batch_curve.Knee(
+        6, "gain", 27, 12, 6
+    )
+    wide = batch_curve.knee(M7_HA, 4096, memory, limit_s=0.02, least_gain=0.1, grouping="whole")
     assert (wide.batch, wide.binds, wide.by_gain) == (12, "latency", 27)
-    assert batching.knee(M7_HA, 4096, memory, least_gain=0.1, grouping="whole").binds == "memory"
-    assert batching.knee(M7_HA, 4096, 0) == batching.Knee(0, "memory", 0, None, 0)
-    assert batching.knee(M7_HA, 4096, 50, limit_s=0.001) == batching.Knee(0, "latency", 50, 0, 6)
+    assert batch_curve.knee(M7_HA, 4096, memory, least_gain=0.1, grouping="whole").binds == "memory"
+    assert batch_curve.knee(M7_HA, 4096, 0) == batch_curve.Knee(0, "memory", 0, None, 0)
+    assert batch_curve.knee(M7_HA, 4096, 50, limit_s=0.001) == batch_curve.Knee(0, "latency", 50, 0, 6)
 
 
 @given(st.sampled_from([(M7_HA, WHOLE_M7, C7), (M8_HH, WHOLE_M8, C8)]), st.integers(500, 10**5))
@@ -207,14 +209,14 @@ def test_knee_of_a_dense_model_is_its_crossover(
     model, read, growth = figures
     crossover = batching.crossover_batch(read, context * growth)
     assume(abs(crossover - round(crossover)) > 1e-6)
-    assert batching.knee(model, context, 400, grouping="whole").by_gain == math.floor(crossover)
+    assert batch_curve.knee(model, context, 400, grouping="whole").by_gain == math.floor(crossover)
 
 
 @given(MODELS, st.integers(1, 50000), st.floats(0, 1), st.integers(0, 60))
 @example(DS_HH, 1000, 0.5, 60)
 def test_knee_against_trying_every_batch(model, context: int, least_gain: float, most: int) -> None:  # F7.6
-    found = batching.knee(model, context, most, least_gain=least_gain)
-    curve = batching.throughput_curve(model, range(1, most + 1), context)
+    found = batch_curve.knee(model, context, most, least_gain=least_gain)
+    curve = batch_curve.throughput_curve(model, range(1, most + 1), context)
     assume(all(abs(point.marginal_gain - least_gain) > 1e-9 for point in curve))  # rounding decides such ties
     assert found.by_gain == max((p.batch for p in curve if p.marginal_gain >= least_gain), default=0)
     assert found.batch == min(most, found.by_gain)
@@ -222,14 +224,14 @@ def test_knee_against_trying_every_batch(model, context: int, least_gain: float,
 
 def test_experts_pay_late() -> None:
     """The first sequences of a mixture of experts bring weights of their own: gain falls short at first, and not for good."""
-    gains = [point.marginal_gain for point in batching.throughput_curve(DS_HH, [1, 2, 256], 1000)]
+    gains = [point.marginal_gain for point in batch_curve.throughput_curve(DS_HH, [1, 2, 256], 1000)]
     assert gains[0] < 0.5 < gains[2]
-    assert batching.knee(DS_HH, 1000, 1000).by_gain > 256
+    assert batch_curve.knee(DS_HH, 1000, 1000).by_gain > 256
 
 
 @given(MODELS, st.integers(1, 50000), st.integers(1, 400), st.sampled_from([0.0, 0.02, 0.3]))
 def test_cheapest_batch_against_trying_every_batch(model, context: int, most: int, tolerance: float) -> None:
-    found = batching.cheapest_batch(model, context, 2.0, most, tolerance=tolerance)
+    found = batch_curve.cheapest_batch(model, context, 2.0, most, tolerance=tolerance)
     prices = [1e6 * 2.0 / 3600 * model.step_s(batch, context) / batch for batch in range(1, most + 1)]
     assert found.usd_per_million_tokens == approx(prices[found.batch - 1], rel=EXACT)
     assert found.usd_per_million_tokens <= min(prices) * (1 + tolerance + 1e-8)
@@ -237,7 +239,7 @@ def test_cheapest_batch_against_trying_every_batch(model, context: int, most: in
 
 
 def test_tokens_get_no_cheaper_once_all_is_compute_bound() -> None:
-    found = batching.cheapest_batch(M7_HA, 1, 2.0, 4000, grouping="whole")
+    found = batch_curve.cheapest_batch(M7_HA, 1, 2.0, 4000, grouping="whole")
     attention = 4 * 32 * 128 * 32  # FLOP of one key in all layers
     flop, growth = (2 * WHOLE_M7 / 2 + attention) / 312e12, C7 / 2.0e12
     assert found.batch == math.ceil(WHOLE_M7 / 2.0e12 / (flop - growth))  # F7.3 with the parameters multiplied
@@ -287,19 +289,19 @@ def test_domain_of_the_closed_forms(name: str, value: float) -> None:
         lambda: batching.marginal_gain(-1, W7, C7),
         lambda: batching.marginal_gain(1, 0, 0),
         lambda: batching.marginal_gain(1, W7, -1),
-        lambda: batching.throughput_curve(M7_HA, [0], 1),
-        lambda: batching.throughput_curve(M7_HA, [1], 0),
-        lambda: batching.batch_within_tpot(M7_HA, 0, 0.02, 1),
-        lambda: batching.batch_within_tpot(M7_HA, 1, -0.02, 1),
-        lambda: batching.batch_within_tpot(M7_HA, 1, 0.02, -1),
-        lambda: batching.knee(M7_HA, 0, 1),
-        lambda: batching.knee(M7_HA, 1, -1),
-        lambda: batching.knee(M7_HA, 1, 1, limit_s=-1),
-        lambda: batching.knee(M7_HA, 1, 1, least_gain=1.5),
-        lambda: batching.cheapest_batch(M7_HA, 0, 1, 1),
-        lambda: batching.cheapest_batch(M7_HA, 1, -1, 1),
-        lambda: batching.cheapest_batch(M7_HA, 1, 1, 0),
-        lambda: batching.cheapest_batch(M7_HA, 1, 1, 1, tolerance=-1),
+        lambda: batch_curve.throughput_curve(M7_HA, [0], 1),
+        lambda: batch_curve.throughput_curve(M7_HA, [1], 0),
+        lambda: batch_curve.batch_within_tpot(M7_HA, 0, 0.02, 1),
+        lambda: batch_curve.batch_within_tpot(M7_HA, 1, -0.02, 1),
+        lambda: batch_curve.batch_within_tpot(M7_HA, 1, 0.02, -1),
+        lambda: batch_curve.knee(M7_HA, 0, 1),
+        lambda: batch_curve.knee(M7_HA, 1, -1),
+        lambda: batch_curve.knee(M7_HA, 1, 1, limit_s=-1),
+        lambda: batch_curve.knee(M7_HA, 1, 1, least_gain=1.5),
+        lambda: batch_curve.cheapest_batch(M7_HA, 0, 1, 1),
+        lambda: batch_curve.cheapest_batch(M7_HA, 1, -1, 1),
+        lambda: batch_curve.cheapest_batch(M7_HA, 1, 1, 0),
+        lambda: batch_curve.cheapest_batch(M7_HA, 1, 1, 1, tolerance=-1),
     ],
 )
 def test_outside_the_domain(call) -> None:

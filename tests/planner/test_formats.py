@@ -14,27 +14,6 @@ from roofplan.planner.formats import LINEAR_CLASSES, arithmetic_type, parse_weig
 FORMATS = [engines.load_format(name) for name in engines.FORMATS.slugs()]
 
 
-@pytest.mark.parametrize(
-    ("name", "bits"),
-    [
-        ("fp32", 32),
-        ("bf16", 16),
-        ("fp16", 16),
-        ("fp8", 8),
-        ("int8", 8),
-        ("int4", 4),
-        ("int8-channel", 8.00390625),
-        ("fp8-block128", 8.001953125),
-        ("int4-g128", 4.15625),
-        ("int4-g32", 4.625),
-        ("mxfp4", 4.25),
-        ("int8-g128", 8.25),
-    ],
-)
-def test_bits_per_element(name: str, bits: float) -> None:  # F4.1, F3.7
-    assert number_format(name).bits_per_element == bits
-
-
 @given(st.sampled_from(FORMATS), st.integers(0, 10**12))
 def test_bytes_of_elements_count_whole_groups(number, elements: int) -> None:
     exact = elements * number.bits_per_element / 8

@@ -9,7 +9,6 @@ from shapes import HA, HH, M7, M8, M70, deploy, device, step_model
 
 from roofplan import hardware, models
 from roofplan.planner.costs import Load
-from roofplan.planner.latency import prefill_s
 from roofplan.planner.parallel import Layout
 from roofplan.planner.step import Efficiency, StepModel
 
@@ -62,29 +61,6 @@ def test_operators_agree_with_the_step() -> None:
         listed = sum(cost.time_s for cost in M8_HH.costs(load))
         step = M8_HH.step_s(load.decoders, load.context, chunk=load.chunk, past=load.past)
         assert listed == approx(step, rel=EXACT)
-
-
-@pytest.mark.parametrize(
-    ("chunk", "past", "seconds"),
-    [
-        (0, 0, 0.0070445526734328355),
-        (256, 0, 0.007061984428080097),
-        (512, 0, 0.010343650268814085),
-        (1024, 0, 0.017775546598387565),
-        (2048, 0, 0.03305607350093052),
-        (8192, 0, 0.13640779373127618),
-        (512, 7680, 0.012427321485794073),
-    ],
-)
-def test_mixed_step_in_parts(chunk: int, past: int, seconds: float) -> None:  # F10.1
-    assert M8_HH.step_s(32, 2048, chunk=chunk, past=past, grouping="parts") == approx(seconds, rel=EXACT)
-
-
-@pytest.mark.parametrize(
-    ("largest", "seconds"), [(256, 0.2432085170922643), (512, 0.18216777403686524), (8192, 0.13640779373127618)]
-)
-def test_time_to_first_token_in_chunks(largest: int, seconds: float) -> None:  # F10.2
-    assert prefill_s(M8_HH, 8192, largest, decoders=32, context=2048, grouping="parts") == approx(seconds, rel=EXACT)
 
 
 @pytest.mark.parametrize(
