@@ -180,7 +180,7 @@ def test_case_32_memory_counts_all_experts_and_work_the_active_ones() -> None:
 @pytest.mark.parametrize(
     ("name", "weights", "low", "high"),
     [
-        pytest.param("qwen3.5-122b-a10b", "int4-g128", 70, 75, id="32-Qwen3.5-122B"),  # not 33
+        pytest.param("qwen3.5-122b-a10b", "int4-g32", 70, 75, id="32-Qwen3.5-122B"),  # not 33
         pytest.param("deepseek-v3", "int4-g32", 385, 395, id="32-DeepSeek-V3"),  # about 390, not 22
         pytest.param(
             "qwen3.5-397b-a17b", "int4", 397 / 2, 240, id="32-Qwen3.5-397B"
