@@ -141,6 +141,15 @@ def json_schema(cls: Any) -> dict[str, Any]:
     return schema
 
 
+def laid_over(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """Lay one mapping over another: keys of both that are mappings are joined, others are replaced."""
+    merged = dict(under)
+    for key, value in over.items():
+        below = merged.get(key)
+        merged[key] = laid_over(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return merged
+
+
 def validate(cls: type[T], document: Document, data: Any = None) -> T:
     """Turn the data of a document into an instance of a spec class (a frozen dataclass), strictly.
 

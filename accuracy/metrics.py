@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 class Comparison:
     """One prediction beside one measurement; without a prediction, ``reason`` says why there is none.
 
-    ``labels`` are the columns of the row, by which comparisons are grouped.
+    ``labels`` are the columns of the row, by which comparisons are grouped; ``low`` and ``high`` are the ends of the 80 % range.
     """
 
     row: str
@@ -23,6 +24,13 @@ class Comparison:
     predicted: float | None
     reason: str = ""
     labels: Mapping[str, str] | None = None
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether what was measured lies in the range; None without one."""
+        return None if self.low is None or self.high is None else self.low <= self.measured <= self.high
 
     @property
     def error(self) -> float | None:
@@ -34,7 +42,8 @@ class Comparison:
 class Metric:
     """Errors of one metric: counts, and fractions of what was measured; None where nothing was answered.
 
-    ``worst_difference`` is in the metric's own unit; ``coverage_80`` is the share of rows within the 80 % range, for metrics that have one.
+    ``bias`` is the mean and ``median_error`` the median of the errors with their signs. ``worst_difference`` is in the metric's own unit;
+    ``coverage_80`` is the share of rows within the 80 % range and ``width_80`` the geometric mean of its x/÷, for metrics that have one.
     """
 
     rows: int
@@ -45,7 +54,9 @@ class Metric:
     p90_ape: float | None
     worst_ape: float | None
     worst_difference: float | None
+    median_error: float | None = None
     coverage_80: float | None = None
+    width_80: float | None = None
 
 
 def metric_of(comparisons: Sequence[Comparison]) -> Metric:
@@ -64,7 +75,17 @@ def metric_of(comparisons: Sequence[Comparison]) -> Metric:
         p90_ape=absolute[min(len(absolute) - 1, int(0.9 * len(absolute)))],
         worst_ape=absolute[-1],
         worst_difference=max(differences),
+        median_error=statistics.median(errors),
+        **_coverage(comparisons),
     )
+
+
+def _coverage(comparisons: Sequence[Comparison]) -> dict[str, float]:
+    inside = [c.inside for c in comparisons if c.inside is not None]
+    if not inside:
+        return {}
+    widths = [math.log(c.high / c.low) / 2 for c in comparisons if c.low and c.high]
+    return {"coverage_80": sum(inside) / len(inside), "width_80": math.exp(statistics.fmean(widths))}
 
 
 def metrics_of(comparisons: Iterable[Comparison]) -> dict[str, Metric]:

@@ -68,6 +68,7 @@ def deployment(
         _overrides(options),
         optional_tokens(options.get("max_model_len"), "--max-model-len"),
         _settings(options),
+        hardware.kernels_of(device_spec),
     )
     if options.get("strict"):
         check_context(model_spec, max(built.workload.length, built.max_model_len or 0))

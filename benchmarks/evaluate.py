@@ -1,7 +1,8 @@
 """How long the step model takes to build and to evaluate.
 
 Targets for a 70B model on eight devices: building at most 1.5 ms, one step at most 10 us, a numpy grid of 1,000,000 (batch, context) points
-at most 1 s on one core, a table of 12 drafts x 10 batches at most 20 ms. Run: ``python benchmarks/evaluate.py``; exit code 1 when a target is missed.
+at most 1 s on one core, a table of 12 drafts x 10 batches at most 20 ms. Run: ``python benchmarks/evaluate.py``; exit code 1 when a target
+is missed.
 """
 
 from __future__ import annotations

@@ -8,8 +8,9 @@ import re
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from ..quantities import Bytes, Count, Fraction, Number, PositiveCount, Seconds
-from .spec import Band, Origin, TensorClass
+from ..quantities import Bytes, Count, Fraction, Number, PositiveCount
+from .spec import Origin, TensorClass
+from .timing import Scheduling, Timing
 
 _CONFIG: dict[str, Any] = {"extra": "forbid"}
 
@@ -283,8 +284,8 @@ class EngineProfile:
     batching : default limits of a step; the first that fits the device and the way to start holds
     paging : how the cache is cut, or null where every byte of the budget is used
     sixteen_bit : tensor classes that stay in 16 bits when a whole model is said to be in a narrower format
-    collective_latency : seconds that one collective takes beside its bytes
-    bandwidth_share, compute_share : shares of the nominal rates that kernels reach, for devices whose spec has no measured ones
+    timing : what a step costs beside its kernels
+    scheduling : in which order requests are served
     sources : the origin of each figure above, by its key or that of a group it stands in
     """
 
@@ -305,9 +306,8 @@ class EngineProfile:
     entries: Entries = Entries()
     expert_padding: tuple[ExpertPadding, ...] = ()
     sixteen_bit: tuple[TensorClass, ...]
-    collective_latency: Seconds
-    bandwidth_share: Band
-    compute_share: Band
+    timing: Timing
+    scheduling: Scheduling
     sources: dict[str, Origin]
     notes: str = ""
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG

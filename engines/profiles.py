@@ -112,14 +112,5 @@ def _completed(document: Document) -> dict[str, Any]:
         current = CATALOGUE.read(parent)
     merged: dict[str, Any] = {}
     for layer in reversed(layers):
-        merged = _laid_over(merged, layer)
+        merged = specfiles.laid_over(merged, layer)
     return merged | {key: layers[0].get(key, "") for key in ("extends",)}
-
-
-def _laid_over(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    merged = dict(under)
-    for key, value in over.items():
-        below = merged.get(key)
-        both = isinstance(below, dict) and isinstance(value, dict)
-        merged[key] = _laid_over(below, value) if both and isinstance(below, dict) else value
-    return merged

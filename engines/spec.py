@@ -57,15 +57,6 @@ class Band:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Achieved:
-    """The shares of the nominal rates that kernels reach: reading memory, and large matrix products; None where nobody measured."""
-
-    bandwidth: Band | None = None
-    compute: Band | None = None
-    __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NumberFormat:
     """A way to store numbers.
 

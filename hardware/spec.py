@@ -6,12 +6,11 @@ The classes are plain frozen dataclasses (the planner works on them); the annota
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from ..engines.spec import Achieved, Kind
+from ..engines.spec import Band, Kind
 from ..errors import SpecError
 from ..quantities import Bandwidth, Bytes, Capacity, Compute, Hertz, Number, PositiveCount, Watts
 
 SCHEMA = "roofplan/hardware/v1"
-NOT_MEASURED = Achieved()
 _CONFIG: dict[str, Any] = {"extra": "forbid"}
 
 Topology = Literal["switch", "mesh", "ring", "torus", "pair-bridge", "host", "network"]
@@ -102,6 +101,22 @@ class Link:
         if self.between_pair is None:
             return self.per_direction
         return min(self.per_direction, self.between_pair * (devices - 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Achieved:
+    """The shares of the nominal rates that kernels reach: reading memory, and large matrix products; None where nobody measured.
+
+    ``kernels`` changes what the kernels of the device's family reach (see ``hardware/kernels``), or names another family to extend.
+    """
+
+    bandwidth: Band | None = None
+    compute: Band | None = None
+    kernels: dict[str, Any] | None = None
+    __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
+
+
+NOT_MEASURED = Achieved()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _HALVINGS = 100  # of the interval from 0 to 1: far below the spacing of floats
-_MOST_DRAFTS = 1000  # of a round; what lies beyond is endless_draft_tokens
 
 # ------------------------------------------------------------------------------------------------ the acceptance rule
 
@@ -48,8 +47,8 @@ def acceptance_probability(target: Sequence[float], draft: Sequence[float]) -> f
     >>> acceptance_probability((0.5, 0.3, 0.2), (0.2, 0.5, 0.3))
     0.7
     """
-    _check_pair(target, draft)
-    return min(1.0, math.fsum(map(min, target, draft)))
+    p, q = _checked_pair(target, draft)
+    return min(1.0, math.fsum(map(min, p, q)))
 
 
 def total_variation(first: Sequence[float], second: Sequence[float]) -> float:
@@ -59,8 +58,8 @@ def total_variation(first: Sequence[float], second: Sequence[float]) -> float:
     ------
     DomainError : unless both are distributions over as many tokens
     """
-    _check_pair(first, second)
-    return math.fsum(abs(p - q) for p, q in zip(first, second, strict=True)) / 2
+    pairs = zip(*_checked_pair(first, second), strict=True)
+    return math.fsum(abs(p - q) for p, q in pairs) / 2
 
 
 def residual_distribution(target: Sequence[float], draft: Sequence[float]) -> tuple[float, ...] | None:
@@ -73,8 +72,7 @@ def residual_distribution(target: Sequence[float], draft: Sequence[float]) -> tu
     >>> residual_distribution((0.5, 0.3, 0.2), (0.2, 0.5, 0.3))
     (1.0, 0.0, 0.0)
     """
-    _check_pair(target, draft)
-    excess = [max(p - q, 0.0) for p, q in zip(target, draft, strict=True)]
+    excess = [max(p - q, 0.0) for p, q in zip(*_checked_pair(target, draft), strict=True)]
     total = math.fsum(excess)
     return tuple(mass / total for mass in excess) if total else None
 
@@ -93,7 +91,7 @@ def expected_tokens(alpha: float, drafts: int) -> float:
     DomainError : for alpha outside [0, 1] or drafts outside 0 to 1000
     """
     domain.probability("alpha", alpha)
-    most = float(check_drafts(drafts) + 1)
+    most = float(domain.drafts(drafts) + 1)
     if alpha in {0, 1}:
         return most if alpha else 1.0
     # expm1 keeps the digits that 1 - alpha^(k+1) loses near alpha = 1.
@@ -119,39 +117,12 @@ def alpha_from_tokens(tokens: float, drafts: int) -> float:
     ------
     DomainError : without a draft, or for E outside [1, k + 1]
     """
-    check_drafts(drafts, 1)
-    check_expected(tokens, drafts)
+    domain.tokens_per_round(tokens, domain.drafts(drafts, 1))
     low, high = 0.0, 1.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         low, high = (middle, high) if expected_tokens(middle, drafts) < tokens else (low, middle)
     return high if tokens > 1 else 0.0
-
-
-def check_drafts(drafts: int, least: int = 0) -> int:
-    """Refuse what cannot be a number of drafts per round.
-
-    Raises
-    ------
-    DomainError : unless it is a whole number from ``least`` to 1000
-    """
-    if domain.count("drafts", drafts, least) > _MOST_DRAFTS:
-        raise DomainError("drafts", got=drafts, wanted=f"at most {_MOST_DRAFTS} in a round")
-    return drafts
-
-
-def check_expected(tokens: float, drafts: int) -> float:
-    """Refuse tokens per round that k drafts cannot yield.
-
-    Raises
-    ------
-    DomainError : for E outside [1, k + 1]
-    """
-    if not 1 <= tokens <= drafts + 1:
-        raise DomainError(
-            "tokens per round", got=tokens, wanted=f"a number from 1 to {drafts + 1} with {drafts} drafts"
-        )
-    return tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +152,9 @@ def tokens_of_round(rates: Sequence[float]) -> RoundTokens:
     ------
     DomainError : for rates outside [0, 1], or rising ones
     """
-    check_rates(rates)
-    distribution = tuple(here - after for here, after in pairwise((1.0, *rates, 0.0)))
-    mean = 1 + math.fsum(rates)
+    checked = domain.falling_rates(rates)
+    distribution = tuple(here - after for here, after in pairwise((1.0, *checked, 0.0)))
+    mean = 1 + math.fsum(checked)
     variance = math.fsum(p * (tokens - mean) ** 2 for tokens, p in enumerate(distribution, 1))
     return RoundTokens(distribution, mean, variance)
 
@@ -200,26 +171,10 @@ def expected_by_drafts(rates: Sequence[float]) -> tuple[float, ...]:
     >>> expected_by_drafts((0.5, 0.25))
     (1.0, 1.5, 1.75)
     """
-    return tuple(accumulate(check_rates(rates), initial=1.0))
+    return tuple(accumulate(domain.falling_rates(rates), initial=1.0))
 
 
 # ------------------------------------------------------------------------------------------------ cumulative rates
-
-
-def check_rates(rates: Sequence[float]) -> Sequence[float]:
-    """Refuse what cannot be cumulative rates.
-
-    Raises
-    ------
-    DomainError : for a rate outside [0, 1], or one above that of the position before
-    """
-    for position, rate in enumerate(rates, 1):
-        domain.probability(f"rate of position {position}", rate)
-    for position, (before, rate) in enumerate(pairwise(rates), 2):
-        if rate > before:
-            wanted = f"at most {before:g}, the rate of the position before: cumulative rates never rise"
-            raise DomainError(f"rate of position {position}", got=rate, wanted=wanted)
-    return rates
 
 
 def cumulative_rates(conditional: Sequence[float]) -> tuple[float, ...]:
@@ -229,9 +184,11 @@ def cumulative_rates(conditional: Sequence[float]) -> tuple[float, ...]:
     ------
     DomainError : for a rate outside [0, 1]
     """
-    for position, rate in enumerate(conditional, 1):
+    rates = (
         domain.probability(f"rate of position {position}", rate)
-    return tuple(accumulate(conditional, operator.mul))
+        for position, rate in enumerate(domain.several("conditional", conditional), 1)
+    )
+    return tuple(accumulate(rates, operator.mul))
 
 
 def conditional_rates(rates: Sequence[float]) -> tuple[float | None, ...]:
@@ -241,7 +198,7 @@ def conditional_rates(rates: Sequence[float]) -> tuple[float | None, ...]:
     ------
     DomainError : for rates outside [0, 1], or rising ones
     """
-    return tuple(rate / before if before else None for before, rate in pairwise((1.0, *check_rates(rates))))
+    return tuple(rate / before if before else None for before, rate in pairwise((1.0, *domain.falling_rates(rates))))
 
 
 def independent_rates(alpha: float, drafts: int) -> tuple[float, ...]:
@@ -251,7 +208,8 @@ def independent_rates(alpha: float, drafts: int) -> tuple[float, ...]:
     ------
     DomainError : for alpha outside [0, 1] or drafts outside 0 to 1000
     """
-    return cumulative_rates([alpha] * check_drafts(drafts)) if drafts else ()
+    domain.probability("alpha", alpha)
+    return cumulative_rates([alpha] * domain.drafts(drafts))
 
 
 def varying_rates(a: float, b: float, drafts: int) -> tuple[float, ...]:
@@ -267,7 +225,7 @@ def varying_rates(a: float, b: float, drafts: int) -> tuple[float, ...]:
     domain.positive("a", a)
     domain.positive("b", b)
     # Written so that no sum overflows and no rate exceeds one.
-    return cumulative_rates([1 / (1 + b / (a + i)) for i in range(check_drafts(drafts))])
+    return cumulative_rates([1 / (1 + b / (a + i)) for i in range(domain.drafts(drafts))])
 
 
 def mixed_rates(by_workload: Sequence[Sequence[float]], shares: Sequence[float]) -> tuple[float, ...]:
@@ -281,13 +239,14 @@ def mixed_rates(by_workload: Sequence[Sequence[float]], shares: Sequence[float])
     ------
     DomainError : for rates outside [0, 1] or rising ones, different numbers of positions, or shares that do not sum to one
     """
-    domain.distribution("shares", shares)
-    positions = {len(check_rates(rates)) for rates in by_workload}
-    if len(by_workload) != len(shares) or len(positions) != 1:
-        got = f"{len(by_workload)} workloads, {len(shares)} shares, rates at {sorted(positions)} positions"
+    weights = domain.distribution("shares", shares)
+    workloads = [domain.falling_rates(rates) for rates in domain.several("by_workload", by_workload)]
+    positions = {len(rates) for rates in workloads}
+    if len(workloads) != len(weights) or len(positions) != 1:
+        got = f"{len(workloads)} workloads, {len(weights)} shares, rates at {sorted(positions)} positions"
         raise DomainError("by_workload", got=got, wanted="a share for each, and rates at the same positions")
     # Rounding may raise a sum above the one before it.
-    mixed = (math.fsum(map(operator.mul, column, shares)) for column in zip(*by_workload, strict=True))
+    mixed = (math.fsum(map(operator.mul, column, weights)) for column in zip(*workloads, strict=True))
     return tuple(accumulate(mixed, min, initial=1.0))[1:]
 
 
@@ -314,9 +273,9 @@ def accept_in_top(target: Sequence[float], draft: Sequence[float], top: int) -> 
     ------
     DomainError : unless p and q are distributions over as many tokens, and ``top`` at least one
     """
-    _check_pair(target, draft)
-    likeliest = sorted(range(len(target)), key=lambda token: -target[token])
-    return _keep(target, draft, set(likeliest[: domain.count("top", top)]))
+    p, q = _checked_pair(target, draft)
+    likeliest = sorted(range(len(p)), key=lambda token: -p[token])
+    return _keep(p, q, set(likeliest[: domain.count("top", top)]))
 
 
 def typical_threshold(target: Sequence[float], threshold: float = 0.3, factor: float = 0.09) -> float:
@@ -331,10 +290,10 @@ def typical_threshold(target: Sequence[float], threshold: float = 0.3, factor: f
     >>> round(typical_threshold((0.25, 0.25, 0.25, 0.25)), 12)
     0.0225
     """
-    domain.distribution("target", target)
+    shares = domain.distribution("target", target)
     domain.probability("threshold", threshold)
     domain.probability("factor", factor)
-    entropy = -math.fsum(p * math.log(p) for p in target if p)
+    entropy = -math.fsum(p * math.log(p) for p in shares if p)
     return min(threshold, factor * math.exp(-entropy))
 
 
@@ -349,9 +308,9 @@ def accept_typical(
     ------
     DomainError : unless p and q are distributions over as many tokens, and threshold and factor probabilities
     """
-    _check_pair(target, draft)
-    least = typical_threshold(target, threshold, factor)
-    return _keep(target, draft, {token for token, p in enumerate(target) if p > least})
+    p, q = _checked_pair(target, draft)
+    least = typical_threshold(p, threshold, factor)
+    return _keep(p, q, {token for token, likelihood in enumerate(p) if likelihood > least})
 
 
 def _keep(target: Sequence[float], draft: Sequence[float], kept: set[int]) -> RelaxedRule:
@@ -363,8 +322,8 @@ def _keep(target: Sequence[float], draft: Sequence[float], kept: set[int]) -> Re
     return RelaxedRule(accepted, output, total_variation(output, target))
 
 
-def _check_pair(first: Sequence[float], second: Sequence[float]) -> None:
-    domain.distribution("first distribution", first)
-    domain.distribution("second distribution", second)
-    if len(first) != len(second):
-        raise DomainError("distributions", got=f"{len(first)} and {len(second)} tokens", wanted="as many in both")
+def _checked_pair(first: Sequence[float], second: Sequence[float]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    p, q = domain.distribution("first distribution", first), domain.distribution("second distribution", second)
+    if len(p) != len(q):
+        raise DomainError("distributions", got=f"{len(p)} and {len(q)} tokens", wanted="as many in both")
+    return p, q

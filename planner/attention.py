@@ -42,12 +42,22 @@ class AttentionTraffic:
     flop: int
 
     def moved_bytes(self, bytes_per_element: float = 2.0) -> float:
-        """Bytes of all moved elements."""
-        return self.elements * domain.positive("bytes_per_element", bytes_per_element)
+        """Bytes of all moved elements.
+
+        Raises
+        ------
+        DomainError : unless an element has bytes
+        """
+        return domain.finite("bytes", self.elements * domain.positive("bytes_per_element", bytes_per_element))
 
     def intensity(self, bytes_per_element: float = 2.0) -> float:
-        """FLOP per moved byte."""
-        return self.flop / self.moved_bytes(bytes_per_element)
+        """FLOP per moved byte.
+
+        Raises
+        ------
+        DomainError : unless an element has bytes
+        """
+        return domain.finite("intensity", self.flop / domain.positive("bytes", self.moved_bytes(bytes_per_element)))
 
 
 def standard_traffic(tokens: int, head_dim: int) -> AttentionTraffic:
@@ -63,7 +73,8 @@ def standard_traffic(tokens: int, head_dim: int) -> AttentionTraffic:
     >>> standard_traffic(4096, 64).moved_bytes()
     136314880.0
     """
-    scores = domain.count("tokens", tokens) ** 2
+    _check_head(tokens, head_dim)
+    scores = tokens**2
     return _traffic(tokens, head_dim, 4 * tokens * head_dim + 4 * scores, scores)
 
 
@@ -112,6 +123,7 @@ def compulsory_traffic(tokens: int, head_dim: int) -> AttentionTraffic:
     ------
     DomainError : when a size is not a whole number of at least 1
     """
+    _check_head(tokens, head_dim)
     return _traffic(tokens, head_dim, 4 * tokens * head_dim, 0)
 
 
@@ -137,7 +149,6 @@ def _check_head(tokens: int, head_dim: int) -> None:
 
 
 def _traffic(tokens: int, head_dim: int, elements: int, extra: int) -> AttentionTraffic:
-    _check_head(tokens, head_dim)
     return AttentionTraffic(elements, extra, attention_flop(1, head_dim, 1, tokens * tokens))
 
 
@@ -166,7 +177,7 @@ class SoftmaxState:
     def __post_init__(self) -> None:
         domain.finite("maximum", self.maximum)
         domain.positive("total", self.total)
-        for value in self.output:
+        for value in domain.several("output", self.output):
             domain.finite("output", value)
 
     @property
@@ -193,10 +204,11 @@ def softmax_state(scores: Sequence[float], values: Sequence[Sequence[float]] = (
     >>> softmax_state([1, 3, 2, 5]).total
     1.2034379904932109
     """
-    if values and len(values) != len(scores):
-        raise DomainError("values", got=f"{len(values)} of them", wanted=f"one for each of the {len(scores)} scores")
-    outputs = [tuple(value) for value in values] or [()] * len(scores)
-    return merge_states([SoftmaxState(score, 1.0, output) for score, output in zip(scores, outputs, strict=True)])
+    given = domain.several("scores", scores)
+    outputs = [domain.several("values", value) for value in domain.several("values", values)] or [()] * len(given)
+    if len(outputs) != len(given):
+        raise DomainError("values", got=f"{len(outputs)} of them", wanted=f"one for each of the {len(given)} scores")
+    return merge_states([SoftmaxState(score, 1.0, output) for score, output in zip(given, outputs, strict=True)])
 
 
 def merge_states(states: Sequence[SoftmaxState]) -> SoftmaxState:
@@ -213,11 +225,12 @@ def merge_states(states: Sequence[SoftmaxState]) -> SoftmaxState:
     ------
     DomainError : when there is no state, or their outputs differ in width
     """
-    domain.count("states", len(states))
-    widths = {len(state.output) for state in states}
+    given = domain.several("states", states)
+    domain.count("states", len(given))
+    widths = {len(state.output) for state in given}
     if len(widths) > 1:
         raise DomainError("output", got=f"widths {sorted(widths)}", wanted="outputs of one width")
-    return reduce(_merged, states)
+    return reduce(_merged, given)
 
 
 def _merged(a: SoftmaxState, b: SoftmaxState) -> SoftmaxState:
@@ -249,8 +262,9 @@ def receptive_field(windows: Sequence[int | None]) -> int | None:
     >>> receptive_field([4096] * 32)
     131041
     """
-    limited = [domain.count("window", window) for window in windows if window is not None]
-    return None if len(limited) < len(windows) else 1 + sum(window - 1 for window in limited)
+    given = domain.several("windows", windows)
+    limited = [domain.count("window", window) for window in given if window is not None]
+    return None if len(limited) < len(given) else 1 + sum(window - 1 for window in limited)
 
 
 def evicted_output_error_bound(evicted_weight: float, value_norm: float) -> float:

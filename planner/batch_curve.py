@@ -10,7 +10,8 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from .domain import at_least, count, not_negative, probability
+from .domain import amounts, at_least, count, finite, not_negative, positive, probability, several
+from .domain import grouping as checked_grouping
 from .spending import usd_per_million_tokens
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from .costs import Amount
     from .step import Grouping, StepModel
 
+_MOST_SEQUENCES = 2**20  # of a batch: all of them are tried at once
 _SAME = 1e-9  # times that differ by less are equal: a step that is compute-bound throughout costs the same per token at any batch
 
 
@@ -68,16 +70,19 @@ def throughput_curve(
 
     Raises
     ------
-    DomainError : for a batch or a context below one
+    DomainError : for a batch or a context below one, or a grouping that there is not
     """
     at_least("context", context, 1)
-    points = []
-    for batch in batches:
+    checked_grouping(grouping)
+
+    def point(batch: int) -> CurvePoint:
         step, next_step = (
-            float(model.step_s(decoders, context, grouping=grouping)) for decoders in (count("batch", batch), batch + 1)
+            positive("step_s", float(model.step_s(decoders, context, grouping=grouping)))
+            for decoders in (batch, batch + 1)
         )
-        points.append(CurvePoint(batch, step, batch / step, 1 / step, _gain(batch, step, next_step)))
-    return tuple(points)
+        return CurvePoint(batch, step, batch / step, 1 / step, _gain(batch, step, next_step))
+
+    return tuple(point(count("batch", batch)) for batch in several("batches", batches))
 
 
 def batch_within_tpot(
@@ -89,11 +94,12 @@ def batch_within_tpot(
 
     Raises
     ------
-    DomainError : for a context below one, a negative limit, or a ``most`` below zero
+    DomainError : for a context below one, a negative limit, a ``most`` outside 0 to 1048576, or a grouping that there is not
     """
     at_least("context", context, 1)
     not_negative("limit_s", limit_s)
-    batches = range(1, count("most", most, 0) + 1)
+    checked_grouping(grouping)
+    batches = range(1, count("most", most, 0, _MOST_SEQUENCES) + 1)
     return bisect_right(batches, limit_s, key=lambda batch: model.step_s(batch, context, grouping=grouping))
 
 
@@ -123,10 +129,11 @@ def knee(
 
     Raises
     ------
-    DomainError : for a context below one, a negative batch or limit, or a least gain outside [0, 1]
+    DomainError : for a context below one, a negative limit, a batch outside 0 to 1048576, a least gain outside [0, 1], or a grouping that
+        there is not
     """
     probability("least_gain", least_gain)
-    count("within_memory", within_memory, 0)
+    count("within_memory", within_memory, 0, _MOST_SEQUENCES)
     within_latency = None if limit_s is None else batch_within_tpot(model, context, limit_s, within_memory, grouping)
     batches, times = _steps(model, context, within_memory + 1, grouping)
     paying = (_gain(batches[:-1], times[:-1], times[1:]) >= least_gain).nonzero()[0]
@@ -160,12 +167,13 @@ def cheapest_batch(
 
     Raises
     ------
-    DomainError : for a context or a ``most`` below one, or a negative price or tolerance
+    DomainError : for a context below one, a ``most`` outside 1 to 1048576, a negative price or tolerance, or a grouping that there is not
     """
     not_negative("tolerance", tolerance)
-    batches, times = _steps(model, context, count("most", most), grouping)
+    batches, times = _steps(model, context, count("most", most, 1, _MOST_SEQUENCES), grouping)
     per_token_s = times / batches
-    accepted = per_token_s <= per_token_s.min() * (1 + max(tolerance, _SAME))
+    dearest = finite("dearest token", float(per_token_s.min()) * (1 + max(tolerance, _SAME)))
+    accepted = per_token_s <= dearest
     first = int(accepted.argmax())
     cost = usd_per_million_tokens(usd_per_hour, 1 / float(per_token_s[first]))
     return CheapestBatch(first + 1, float(times[first]), cost)
@@ -175,8 +183,10 @@ def _steps(model: StepModel, context: float, most: int, grouping: Grouping) -> t
     """Batches from one to ``most`` and the times of their decode steps, as arrays."""
     import numpy as np
 
+    checked_grouping(grouping)
     batches = np.arange(1.0, most + 1)
-    return batches, model.step_s(batches, at_least("context", context, 1), grouping=grouping)
+    times = model.step_s(batches, at_least("context", context, 1), grouping=grouping)
+    return batches, amounts("step_s", times, positive)
 
 
 def _gain(batch: Amount, step_s: Amount, next_step_s: Amount) -> Amount:

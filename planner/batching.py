@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 
-from .domain import not_negative, positive
+from .domain import finite, not_negative, positive
 
 
 def textbook_step_s(
@@ -28,15 +28,14 @@ def textbook_step_s(
 
     Raises
     ------
-    DomainError : for a negative size, or a rate that is not above zero
+    DomainError : for a negative size, a rate that is not above zero, or a time that no floating-point number holds
     """
-    not_negative("batch", batch)
-    not_negative("parameters", parameters)
-    _check_bytes(weight_bytes, cache_bytes_per_sequence)
-    memory = (weight_bytes + batch * cache_bytes_per_sequence) / positive(
-        "bandwidth_bytes_per_s", bandwidth_bytes_per_s
-    )
-    return max(2 * parameters * batch / positive("peak_flop_per_s", peak_flop_per_s), memory)
+    sequences = not_negative("batch", batch)
+    weights, cache = _checked_bytes(weight_bytes, cache_bytes_per_sequence)
+    flop = 2 * not_negative("parameters", parameters) * sequences
+    memory = (weights + sequences * cache) / positive("bandwidth_bytes_per_s", bandwidth_bytes_per_s)
+    compute = flop / positive("peak_flop_per_s", peak_flop_per_s)
+    return max(not_negative("compute_s", compute), not_negative("memory_s", memory))
 
 
 def throughput_limit(bandwidth_bytes_per_s: float, cache_bytes_per_sequence: float) -> float:
@@ -44,10 +43,10 @@ def throughput_limit(bandwidth_bytes_per_s: float, cache_bytes_per_sequence: flo
 
     Raises
     ------
-    DomainError : for a rate or a cache that is not above zero
+    DomainError : for a rate or a cache that is not above zero, or a quotient that no floating-point number holds
     """
-    positive("bandwidth_bytes_per_s", bandwidth_bytes_per_s)
-    return bandwidth_bytes_per_s / positive("cache_bytes_per_sequence", cache_bytes_per_sequence)
+    rate = positive("bandwidth_bytes_per_s", bandwidth_bytes_per_s)
+    return finite("tokens_per_s", rate / positive("cache_bytes_per_sequence", cache_bytes_per_sequence))
 
 
 def crossover_batch(weight_bytes: float, cache_bytes_per_sequence: float) -> float | None:
@@ -57,10 +56,10 @@ def crossover_batch(weight_bytes: float, cache_bytes_per_sequence: float) -> flo
 
     Raises
     ------
-    DomainError : for negative bytes
+    DomainError : for negative bytes, or a batch that no floating-point number holds
     """
-    _check_bytes(weight_bytes, cache_bytes_per_sequence)
-    return weight_bytes / cache_bytes_per_sequence if cache_bytes_per_sequence else None
+    weights, cache = _checked_bytes(weight_bytes, cache_bytes_per_sequence)
+    return finite("batch", weights / cache) if cache else None
 
 
 def critical_context(parameters: float, ridge: float, cache_bytes_per_token: float) -> float | None:
@@ -68,12 +67,11 @@ def critical_context(parameters: float, ridge: float, cache_bytes_per_token: flo
 
     Raises
     ------
-    DomainError : for negative parameters or bytes, or a ridge that is not above zero
+    DomainError : for negative parameters or bytes, a ridge that is not above zero, or a context that no floating-point number holds
     """
-    not_negative("parameters", parameters)
-    positive("ridge", ridge)
-    not_negative("cache_bytes_per_token", cache_bytes_per_token)
-    return 2 * parameters / (ridge * cache_bytes_per_token) if cache_bytes_per_token else None
+    flop = 2 * not_negative("parameters", parameters)
+    per_token = positive("ridge", ridge) * not_negative("cache_bytes_per_token", cache_bytes_per_token)
+    return finite("context", flop / positive("ridge x bytes", per_token)) if cache_bytes_per_token else None
 
 
 def compute_bound_batch(
@@ -83,11 +81,11 @@ def compute_bound_batch(
 
     Raises
     ------
-    DomainError : for negative sizes, or a ridge that is not above zero
+    DomainError : for negative sizes, a ridge that is not above zero, or a batch that no floating-point number holds
     """
-    _check_bytes(weight_bytes, cache_bytes_per_sequence)
-    margin = 2 * not_negative("parameters", parameters) / positive("ridge", ridge) - cache_bytes_per_sequence
-    return weight_bytes / margin if margin > 0 else None
+    weights, cache = _checked_bytes(weight_bytes, cache_bytes_per_sequence)
+    margin = finite("2 N / r", 2 * not_negative("parameters", parameters) / positive("ridge", ridge)) - cache
+    return finite("batch", weights / margin) if margin > 0 else None
 
 
 def batch_within_latency(
@@ -106,15 +104,16 @@ def batch_within_latency(
 
     Raises
     ------
-    DomainError : for a negative limit or size, or parameters or a rate that are not above zero
+    DomainError : for a negative limit or size, parameters or a rate that are not above zero, or a batch that no floating-point number holds
     """
-    _check_bytes(weight_bytes, cache_bytes_per_sequence)
-    moved = not_negative("limit_s", limit_s) * positive("bandwidth_bytes_per_s", bandwidth_bytes_per_s)
-    if moved < weight_bytes:
+    weights, cache = _checked_bytes(weight_bytes, cache_bytes_per_sequence)
+    limit = not_negative("limit_s", limit_s)
+    moved = limit * positive("bandwidth_bytes_per_s", bandwidth_bytes_per_s)
+    by_compute = limit * positive("peak_flop_per_s", peak_flop_per_s) / (2 * positive("parameters", parameters))
+    if moved < weights:
         return 0
-    by_compute = limit_s * positive("peak_flop_per_s", peak_flop_per_s) / (2 * positive("parameters", parameters))
-    by_memory = (moved - weight_bytes) / cache_bytes_per_sequence if cache_bytes_per_sequence else by_compute
-    return math.floor(min(by_memory, by_compute))
+    by_memory = (moved - weights) / cache if cache else by_compute
+    return math.floor(finite("batch", min(by_memory, by_compute)))
 
 
 def batch_within_memory(
@@ -124,13 +123,11 @@ def batch_within_memory(
 
     Raises
     ------
-    DomainError : for negative bytes, or when a sequence takes none
+    DomainError : for negative bytes, when a sequence takes none, or for a batch that no floating-point number holds
     """
-    not_negative("budget_bytes", budget_bytes)
-    not_negative("weight_bytes", weight_bytes)
-    not_negative("other_bytes", other_bytes)
-    positive("cache_bytes_per_sequence", cache_bytes_per_sequence)
-    return max(0, math.floor((budget_bytes - weight_bytes - other_bytes) / cache_bytes_per_sequence))
+    weights, cache = _checked_bytes(weight_bytes, positive("cache_bytes_per_sequence", cache_bytes_per_sequence))
+    left = not_negative("budget_bytes", budget_bytes) - weights - not_negative("other_bytes", other_bytes)
+    return math.floor(finite("batch", left / cache)) if left > 0 else 0
 
 
 def marginal_gain(batch: float, weight_bytes: float, cache_bytes_per_sequence: float) -> float:
@@ -138,14 +135,14 @@ def marginal_gain(batch: float, weight_bytes: float, cache_bytes_per_sequence: f
 
     Raises
     ------
-    DomainError : for a negative batch or cache, or weights that are not above zero
+    DomainError : for a negative batch or cache, weights that are not above zero, or bytes that no floating-point number holds
     """
-    not_negative("batch", batch)
-    positive("weight_bytes", weight_bytes)
-    not_negative("cache_bytes_per_sequence", cache_bytes_per_sequence)
-    return weight_bytes / (weight_bytes + batch * cache_bytes_per_sequence)
+    weights, cache = _checked_bytes(positive("weight_bytes", weight_bytes), cache_bytes_per_sequence)
+    return weights / finite("bytes of a step", weights + not_negative("batch", batch) * cache)
 
 
-def _check_bytes(weight_bytes: float, cache_bytes_per_sequence: float) -> None:
-    not_negative("weight_bytes", weight_bytes)
-    not_negative("cache_bytes_per_sequence", cache_bytes_per_sequence)
+def _checked_bytes(weight_bytes: float, cache_bytes_per_sequence: float) -> tuple[float, float]:
+    return (
+        not_negative("weight_bytes", weight_bytes),
+        not_negative("cache_bytes_per_sequence", cache_bytes_per_sequence),
+    )

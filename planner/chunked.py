@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from . import domain
 from .costs import Load
-from .latency import chunks
+from .latency import chunk_times_s, chunks
 from .prefix import suffix_tokens
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def mixed_step_s(
 
     Raises
     ------
-    DomainError : for a negative number of sequences or tokens
+    DomainError : for a negative number of sequences or tokens, or a grouping that there is not
 
     Source: Sarathi-Serve; the step model adds windows, latents, experts and layouts.
     """
@@ -66,7 +66,9 @@ def mixed_step_s(
     domain.not_negative("context", context)
     domain.count("chunk", chunk, 0)
     domain.count("past", past, 0)
-    return float(model.step_s(decoders, context, chunk=chunk, past=past, grouping=grouping))
+    domain.grouping(grouping)
+    step = float(model.step_s(decoders, context, chunk=chunk, past=past, grouping=grouping))
+    return domain.not_negative("step_s", step)
 
 
 def reread_bytes(model: StepModel, prompt: int, largest_chunk: int, cached: int = 0) -> float:
@@ -78,16 +80,18 @@ def reread_bytes(model: StepModel, prompt: int, largest_chunk: int, cached: int 
 
     Raises
     ------
-    DomainError : for a prompt or a chunk without a token, or nothing left to compute
+    DomainError : for a prompt or a chunk without a token, more than 131072 chunks, or nothing left to compute
     """
+    import numpy as np
+
+    own = suffix_tokens(prompt, cached)
 
     def read(largest: int) -> float:
-        return sum(
-            float(model.totals(Load(0, 0, chunk=chunk, past=past))[2])
-            for chunk, past in _pieces(prompt, largest, cached)
-        )
+        sizes, pasts = np.array(list(chunks(own, largest)), dtype=float).T
+        moved = model.totals(Load(0, 0, chunk=sizes, past=cached + pasts))[2]
+        return domain.not_negative("bytes read", float(np.sum(moved)))
 
-    return read(largest_chunk) - read(prompt)
+    return read(largest_chunk) - read(own)
 
 
 def chunked_prefill(
@@ -110,26 +114,24 @@ def chunked_prefill(
 
     Raises
     ------
-    DomainError : for a prompt or a chunk without a token, nothing left to compute, or negative company
+    DomainError : for a prompt or a chunk without a token, more than 131072 chunks, nothing left to compute, or negative company
 
     Source: Sarathi-Serve. Assumes that the company stays as it is and that the prompt does not wait.
     """
+    own = suffix_tokens(prompt, cached)
+
+    def steps_s(largest: int) -> list[float]:
+        return chunk_times_s(model, own, largest, cached=cached, decoders=decoders, context=context, grouping=grouping)
 
     def row(largest: int) -> ChunkedPrefill:
         steps = steps_s(largest)
-        ttft = sum(steps)
+        ttft = domain.total("ttft_s", steps)
         return ChunkedPrefill(
             largest, len(steps), ttft, max(steps), ttft / at_once_s, reread_bytes(model, prompt, largest, cached)
         )
 
-    def steps_s(largest: int) -> list[float]:
-        return [
-            mixed_step_s(model, decoders, context, chunk, past, grouping=grouping)
-            for chunk, past in _pieces(prompt, largest, cached)
-        ]
-
-    (at_once_s,) = steps_s(prompt)
-    return tuple(row(largest) for largest in chunk_sizes)
+    at_once_s = domain.positive("time in one chunk", steps_s(own)[0])
+    return tuple(row(largest) for largest in domain.several("chunk_sizes", chunk_sizes))
 
 
 def chunk_within_latency(
@@ -137,6 +139,7 @@ def chunk_within_latency(
     limit_s: float,
     prompt: int,
     *,
+    cached: int = 0,
     tile: int = 1,
     decoders: float = 0,
     context: float = 0,
@@ -144,31 +147,27 @@ def chunk_within_latency(
 ) -> int:
     """Largest chunk n whose step keeps an ITL limit, at the end of the prompt (P = S - n), in whole tiles (formula F10.4).
 
-    0 where no tile does. The end is the worst place: a chunk there attends to the whole prompt. Found by halving, since a step does not get
-    shorter when tokens move from its past into its chunk. Known to be inexact: with latent attention, ``parts`` and ``whole`` dip by up to
-    0.4 % where the form of attention changes; the answer keeps the limit there, but a little more might, too.
+    All that is left of the prompt where that keeps the limit as one chunk, whatever the tile; 0 where no tile does. The end is the worst
+    place: a chunk there attends to the whole prompt. Found by halving, since a step does not get shorter when tokens move from its past
+    into its chunk. Known to be inexact: with latent attention, ``parts`` and ``whole`` dip by up to 0.4 % where the form of attention
+    changes; the answer keeps the limit there, but a little more might, too.
 
     Parameters
     ----------
     limit_s : longest gap between two tokens of the sequences that decode meanwhile
+    prompt, cached : tokens of the prompt, and how many of them a prefix cache spares
     tile : rows of a product's tile: a part of one takes the time of a whole one (formula F6.5; usually 128)
 
     Raises
     ------
-    DomainError : for a limit that is not above zero, a prompt or a tile without a token, or negative company
+    DomainError : for a limit that is not above zero, a prompt or a tile without a token, nothing left to compute, or negative company
     """
     domain.positive("limit_s", limit_s)
     domain.count("tile", tile)
-    domain.count("prompt", prompt)
+    own = suffix_tokens(prompt, cached)
 
     def step_s(chunk: int) -> float:
         return mixed_step_s(model, decoders, context, chunk, prompt - chunk, grouping=grouping)
 
-    most = bisect_right(range(1, prompt + 1), limit_s, key=step_s)
-    return most // tile * tile
-
-
-def _pieces(prompt: int, largest: int, cached: int) -> list[tuple[int, int]]:
-    """Chunks of what is left of a prompt after a cached prefix: (tokens, tokens before them)."""
-    domain.count("chunk", largest)
-    return [(chunk, cached + past) for chunk, past in chunks(suffix_tokens(prompt, cached), largest)]
+    most = bisect_right(range(1, own + 1), limit_s, key=step_s)
+    return own if most == own else most // tile * tile

@@ -1,7 +1,10 @@
 """The kinds of operators, each with its FLOP and bytes as a function of what a step holds.
 
 A step holds ``decoders`` sequences of ``context`` tokens that get ``verify`` tokens each (more than one when drafts are verified), and a
-prefill chunk of ``chunk`` tokens after ``past`` cached ones. Every quantity may be a number or a numpy array.
+prefill chunk of ``chunk`` tokens after ``past`` cached ones. A chunk may be ``pieces`` equal parts of as many prompts, each after ``past``
+tokens of its own. Every quantity may be a number or a numpy array.
+
+``launches`` of an operator counts the kernels that it stands for, over all layers: each has a fixed time beside its work.
 
 Sources: formulas F1.4, F1.9, F2.6 to F2.11, F6.3, F12.1, F12.4.
 """
@@ -37,18 +40,26 @@ class Load:
         "lesser",
         "logits",
         "past",
+        "pieces",
         "tokens",
         "verify",
     )
 
     def __init__(
-        self, decoders: Amount, context: Amount, verify: Amount = 1, chunk: Amount = 0, past: Amount = 0
+        self,
+        decoders: Amount,
+        context: Amount,
+        verify: Amount = 1,
+        chunk: Amount = 0,
+        past: Amount = 0,
+        pieces: Amount = 1,
     ) -> None:
         self.decoders = decoders
         self.context = context
         self.verify = verify
         self.chunk = chunk
         self.past = past
+        self.pieces = pieces
         decoded = decoders * verify
         self.tokens = decoded + chunk
         if type(self.tokens) in _SCALARS and type(context) in _SCALARS and type(past) in _SCALARS:
@@ -56,13 +67,13 @@ class Load:
             self.greater: Callable[[Amount, Amount], Amount] = max
             self.choose: Callable[[Any, Amount, Amount], Amount] = _choose
             self.has_chunk = chunk != 0
-            self.logits = decoded + 1 if chunk else decoded
+            self.logits = decoded + pieces if chunk else decoded
         else:
             import numpy as np
 
             self.lesser, self.greater, self.choose = np.minimum, np.maximum, np.where
             self.has_chunk = bool(np.any(chunk))
-            self.logits = decoded + (np.asarray(chunk) > 0)
+            self.logits = decoded + pieces * (np.asarray(chunk) > 0)
 
 
 _SCALARS = (int, float)
@@ -82,6 +93,7 @@ class Gemm:
     weight_bytes: float
     activation_bytes_per_row: float
     rows: Literal["tokens", "logits"] = "tokens"
+    launches: int = 0
 
     part: Part = "linear"
     bottleneck: Bottleneck = "weight_bandwidth"
@@ -110,6 +122,7 @@ class Experts:
     share: float  # k/E, the probability that a token uses an expert
     replicas: int
     repeat: float = 0.0
+    launches: int = 0
 
     part: Part = "linear"
     bottleneck: Bottleneck = "weight_bandwidth"
@@ -146,6 +159,7 @@ class Scores:
     kept: float = math.inf
     every: int = 1
     fixed: int | None = None
+    launches: int = 0
 
     bottleneck: Bottleneck = "kv_bandwidth"
 
@@ -164,15 +178,19 @@ class Scores:
         return flop, 0, self.entry_bytes * load.decoders * entries, self.query_bytes * queries
 
     def _prefill(self, load: Load) -> Cost:
-        chunk, past = load.chunk, load.past
+        chunk, past, pieces = load.chunk, load.past, load.pieces
         if self.fixed is None:
-            pairs = (
-                pairs_up_to(past + chunk, self.cap, load.lesser) - pairs_up_to(past, self.cap, load.lesser)
-            ) / self.every
-            entries = (load.lesser(past, self.kept) + chunk) / self.every * (chunk > 0)
+            pairs = pieces * _new_pairs(load, self.cap) / self.every
+            entries = (pieces * load.lesser(past, self.kept) + chunk) / self.every * (chunk > 0)
         else:
             pairs, entries = self.fixed * chunk, self.fixed * (chunk > 0)
         return self.flop_per_pair * pairs, 0, self.entry_bytes * entries, self.query_bytes * chunk
+
+
+def _new_pairs(load: Load, cap: float) -> Amount:
+    """Pairs of query and key of one piece of the chunk: those up to its end without those up to its begin."""
+    piece = load.chunk / load.pieces
+    return pairs_up_to(load.past + piece, cap, load.lesser) - pairs_up_to(load.past, cap, load.lesser)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +213,7 @@ class LatentScores:
     cap: float
     s_per_flop: float  # nominal rates: they decide which form is faster
     s_per_byte: float
+    launches: int = 0
 
     bottleneck: Bottleneck = "kv_bandwidth"
 
@@ -212,11 +231,10 @@ class LatentScores:
             cached = load.decoders * attended * self.entry_bytes
         else:
             queries = load.chunk
-            pairs = pairs_up_to(load.past + queries, self.cap, load.lesser) - pairs_up_to(
-                load.past, self.cap, load.lesser
-            )
-            expanded_again = load.past * (queries > 0)  # the chunk's own latents are expanded by the kv_b product
-            cached = (load.past + queries) * (queries > 0) * self.entry_bytes
+            pairs = load.pieces * _new_pairs(load, self.cap)
+            past = load.pieces * load.past
+            expanded_again = past * (queries > 0)  # the chunk's own latents are expanded by the kv_b product
+            cached = (past + queries) * (queries > 0) * self.entry_bytes
         absorbed = self.absorbed_flop_per_pair * pairs
         expanded = self.expanded_flop_per_pair * pairs + self.expansion_flop * expanded_again
         extra = self.expansion_bytes * expanded_again
@@ -230,20 +248,26 @@ class LatentScores:
 
 @dataclass(frozen=True, slots=True)
 class StateUpdate:
-    """A recurrent state: read and written once per sequence, about 5 FLOP per element and token (formula F2.11)."""
+    """A recurrent state: read once per sequence and written once per token that may be the last, 5 FLOP per element (formula F2.11).
+
+    A plain step reads and writes it once; when drafts are verified, the state after each of them is kept until it is known which hold
+    (vllm-project/vllm, v1/kv_cache_interface.py, MambaSpec.num_speculative_blocks). Of a chunk only the last state is written.
+    """
 
     name: str
     arithmetic: str
     flop_per_token: float
     state_bytes: float
+    launches: int = 0
 
     part: Part = "decode attention"
     bottleneck: Bottleneck = "kv_bandwidth"
 
     def cost(self, load: Load) -> Cost:
-        """FLOP and bytes of all layers; a chunk is one sequence."""
-        sequences = load.decoders + (load.chunk > 0)
-        return self.flop_per_token * load.tokens, 0, 2 * self.state_bytes * sequences, 0
+        """FLOP and bytes of all layers; a piece of a chunk is one sequence, and every verified token leaves a state of its own."""
+        prompts = load.pieces * (load.chunk > 0)
+        moved = load.decoders * (1 + load.verify) + 2 * prompts
+        return self.flop_per_token * load.tokens, 0, self.state_bytes * moved, 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +279,7 @@ class Elementwise:
     flop_per_token: float
     bytes_per_token: float
     fixed_bytes: float = 0
+    launches: int = 0
 
     part: Part = "elementwise"
     bottleneck: Bottleneck = "overhead"
@@ -265,13 +290,56 @@ class Elementwise:
 
 
 @dataclass(frozen=True, slots=True)
-class Collective:
-    """``count`` exchanges between ``ranks``, each a latency and the bytes that one rank sends (formulas F12.1, F12.4)."""
+class LayerFloor:
+    """Time that a layer of some kind takes beside its kernels, however little it holds: routing, latents, recurrent updates."""
 
     name: str
+    kind: Literal["routing", "latent", "gated_delta", "sparse_index"]
+    launches: int
+    arithmetic: str = ""
+
+    part: Part = "elementwise"
+    bottleneck: Bottleneck = "overhead"
+
+    def cost(self, _load: Load) -> Cost:
+        """No work that the roofline counts."""
+        return 0, 0, 0, 0
+
+
+@dataclass(frozen=True, slots=True)
+class ActivationTraffic:
+    """Token vectors that kernels between the products read and write beyond what the roofline counts: ``bytes_per_token`` of one pass.
+
+    How many passes there are is a fact of an engine (residuals, quantisation, permuting tokens to their experts and back). No rank has
+    less of it for having others, which is why prompts do not get shorter in proportion to the ranks.
+    """
+
+    name: str
+    kind: Literal["layer", "expert"]
+    bytes_per_token: float
+    arithmetic: str = ""
+
+    part: Part = "elementwise"
+    bottleneck: Bottleneck = "overhead"
+
+    def cost(self, load: Load) -> Cost:
+        """Bytes of one pass over all layers."""
+        return 0, 0, 0, self.bytes_per_token * load.tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """``count`` exchanges between ``ranks``, each a latency and the bytes that one rank sends (formulas F12.1, F12.4).
+
+    ``message_bytes`` is what one token adds to the message of one exchange, by which measured times are tabulated.
+    """
+
+    name: str
+    operation: Literal["all_reduce", "alltoall", "send"]
     ranks: int
     count: int
-    bytes_per_token: float  # of all exchanges together
+    bytes_per_token: float  # that one rank sends, of all exchanges together
+    message_bytes: float
     arithmetic: str = ""
 
     part: Part = "link"
@@ -282,4 +350,6 @@ class Collective:
         return 0, 0, 0, self.bytes_per_token * load.tokens
 
 
-Operator = Gemm | Experts | Scores | LatentScores | StateUpdate | Elementwise | Collective
+Operator = (
+    Gemm | Experts | Scores | LatentScores | StateUpdate | Elementwise | LayerFloor | ActivationTraffic | Collective
+)

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import DomainError
-from ..models.spec import LatentAttention
+from ..models.spec import LatentAttention, Moe
 from .parallel import SINGLE, Layout, check_layout, divided
 
 if TYPE_CHECKING:
     from ..engines.profile import Batching, EngineProfile
+    from ..hardware.achieved import Kernels
     from ..hardware.spec import HardwareSpec
     from ..models.spec import ModelSpec
     from .formats import Formats
@@ -76,7 +77,8 @@ class EngineSettings:
 class Deployment:
     """One deployment, checked to be possible.
 
-    ``max_model_len`` is the longest sequence that the engine accepts (None: the model's own limit).
+    ``max_model_len`` is the longest sequence that the engine accepts (None: the model's own limit). ``kernels`` is what kernels of the
+    device reach (None: only nominal times can be given).
 
     Raises
     ------
@@ -93,6 +95,7 @@ class Deployment:
     memory: MemoryOverrides = MemoryOverrides()
     max_model_len: int | None = None
     settings: EngineSettings = EngineSettings()
+    kernels: Kernels | None = None
 
     def __post_init__(self) -> None:
         check_layout(self.model, self.layout)
@@ -174,6 +177,13 @@ class Deployment:
     def step_tokens(self) -> int:
         """Tokens that are computed at once: a micro-batch where the engine cuts a step again, else all of a step."""
         return min(self.batching.micro_batch or self.max_batched_tokens, self.max_batched_tokens)
+
+    @property
+    def prompt_floor_s(self) -> float:
+        """Least time of a step that holds prompt tokens: such steps are launched kernel by kernel."""
+        timing = self.engine.timing
+        uneven = any(isinstance(part, Moe) for group in self.model.layers for part in group.mlp)
+        return self.model.num_layers * (timing.expert_prompt_floor if uneven else timing.prompt_floor)
 
     @property
     def sequences_per_replica(self) -> int:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from ..errors import DomainError
 from . import domain
-from .acceptance import check_drafts, check_expected, check_rates
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,9 +59,11 @@ def rates_from_counts(rounds: int, accepted: Sequence[int]) -> tuple[float, ...]
     DomainError : without a round, or for counts that rise or exceed the rounds
     """
     domain.count("rounds", rounds)
-    for position, count in enumerate(accepted, 1):
+    counts = [
         domain.count(f"accepted at position {position}", count, 0)
-    return tuple(check_rates([count / rounds for count in accepted]))
+        for position, count in enumerate(domain.several("accepted", accepted), 1)
+    ]
+    return domain.falling_rates([count / rounds for count in counts])
 
 
 def accepted_share(tokens: float, drafts: int) -> float:
@@ -72,8 +73,7 @@ def accepted_share(tokens: float, drafts: int) -> float:
     ------
     DomainError : without a draft, or for E outside [1, k + 1]
     """
-    check_drafts(drafts, 1)
-    return (check_expected(tokens, drafts) - 1) / drafts
+    return (domain.tokens_per_round(tokens, domain.drafts(drafts, 1)) - 1) / drafts
 
 
 def tokens_from_accepted_share(share: float, drafts: int) -> float:
@@ -83,7 +83,7 @@ def tokens_from_accepted_share(share: float, drafts: int) -> float:
     ------
     DomainError : for a share outside [0, 1] or drafts outside 0 to 1000
     """
-    return 1 + check_drafts(drafts) * domain.probability("share", share)
+    return 1 + domain.drafts(drafts) * domain.probability("share", share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +114,9 @@ def acceptance_over_workloads(workloads: Sequence[DraftCounters]) -> AcceptanceR
     ------
     DomainError : when no workload drafted anything
     """
-    shares = [share for counters in workloads if (share := counters.accepted_share) is not None]
+    given = domain.several("workloads", workloads)
+    shares = [share for counters in given if (share := counters.accepted_share) is not None]
     if not shares:
-        raise DomainError("workloads", got=f"{len(workloads)} without a draft", wanted="at least one drafted token")
-    pooled = sum(counters.accepted for counters in workloads) / sum(counters.drafted for counters in workloads)
+        raise DomainError("workloads", got=f"{len(given)} without a draft", wanted="at least one drafted token")
+    pooled = sum(counters.accepted for counters in given) / sum(counters.drafted for counters in given)
     return AcceptanceRange(min(shares), pooled, max(shares))

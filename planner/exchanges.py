@@ -4,25 +4,29 @@ They compare ways before a deployment is built; for the step of a whole deployme
 without exchange come in as arguments. Overlap of exchange and compute is none or perfect, as each function says.
 
 Symbols: n devices, M message bytes, a latency of a message, W bandwidth of one device in one direction (a vendor's NVLink figure counts
-both). Data-parallel replicas (formula F12.5) exchange nothing and multiply throughput and cache.
-Sources: formulas F12.1 to F12.7; NVIDIA/nccl-tests, doc/PERFORMANCE.md (a0b82b2); jax-ml/scaling-book, applied-inference.md.
+both). Data-parallel replicas (formula F12.5) exchange nothing and multiply throughput and cache. A divided context stands in
+:mod:`~roofplan.planner.context_parallel`, a prefill and a decode worker in :mod:`~roofplan.planner.disaggregation`.
+Sources: formulas F12.1 to F12.4; NVIDIA/nccl-tests, doc/PERFORMANCE.md (a0b82b2).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from ..errors import DomainError
-from .domain import count, not_negative, positive
+from .domain import count, finite, not_negative, one_of, positive, several, total
 from .parallel import all_reduce_bytes, all_to_all_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 AllReduce = Literal["ring", "two-shot", "one-shot"]
-Split = Literal["contiguous", "zigzag"]
+
+_MOST_EXPERTS = 2**16  # of a simulation of routing
+_MOST_ROWS = 10**7  # tokens x devices x draws: about half a second
+_ROWS_AT_A_TIME = 2**18
 
 # ------------------------------------------------------------------------------------------------ tensor parallelism
 
@@ -32,16 +36,13 @@ def message_bytes(tokens: float, hidden_size: int, activation_bytes: float) -> f
 
     Raises
     ------
-    DomainError : for negative tokens, or sizes that are not positive
+    DomainError : for negative tokens, sizes that are not positive, or a product that no floating-point number holds
 
     >>> message_bytes(32, 8192, 2)
     524288
     """
-    return (
-        not_negative("tokens", tokens)
-        * count("hidden_size", hidden_size)
-        * positive("activation_bytes", activation_bytes)
-    )
+    elements = not_negative("tokens", tokens) * count("hidden_size", hidden_size)
+    return finite("message_bytes", elements * positive("activation_bytes", activation_bytes))
 
 
 def all_reduce_s(
@@ -55,21 +56,19 @@ def all_reduce_s(
 
     Raises
     ------
-    DomainError : for no device, a negative message or latency, or a bandwidth that is not positive
+    DomainError : for no device, a negative message or latency, a bandwidth that is not positive, or a way that there is not
     """
-    not_negative("message", message)
-    not_negative("latency_s", latency_s)
-    positive("bandwidth_bytes_per_s", bandwidth_bytes_per_s)
+    bytes_of_all = not_negative("message", message)
+    latency = not_negative("latency_s", latency_s)
+    bandwidth = positive("bandwidth_bytes_per_s", bandwidth_bytes_per_s)
+    one_of("way", way, get_args(AllReduce))
     if count("ranks", ranks) == 1:
         return 0.0
-    match way:
-        case "ring":
-            rounds, sent = 2 * (ranks - 1), all_reduce_bytes(message, ranks)
-        case "two-shot":
-            rounds, sent = 2, all_reduce_bytes(message, ranks)
-        case "one-shot":
-            rounds, sent = 1, (ranks - 1) * message
-    return rounds * latency_s + sent / bandwidth_bytes_per_s
+    if way == "one-shot":
+        rounds, sent = 1, (ranks - 1) * bytes_of_all
+    else:
+        rounds, sent = (2 * (ranks - 1) if way == "ring" else 2), all_reduce_bytes(bytes_of_all, ranks)
+    return finite("all_reduce_s", rounds * latency + sent / bandwidth)
 
 
 def one_shot_limit_bytes(ranks: int, latency_s: float, bandwidth_bytes_per_s: float) -> float | None:
@@ -86,7 +85,7 @@ def one_shot_limit_bytes(ranks: int, latency_s: float, bandwidth_bytes_per_s: fl
     """
     budget = not_negative("latency_s", latency_s) * positive("bandwidth_bytes_per_s", bandwidth_bytes_per_s)
     more = (count("ranks", ranks, 2) - 1) * (1 - 2 / ranks)
-    return budget / more if more else None
+    return finite("message", budget / more) if more else None
 
 
 def tensor_parallel_step_s(
@@ -108,7 +107,8 @@ def tensor_parallel_step_s(
     DomainError : for no device, or a negative time or count
     """
     exchanged = count("exchanges", exchanges, 0) * not_negative("exchange_s", exchange_s)
-    return not_negative("alone_s", alone_s) / count("ranks", ranks) + exchanged + not_negative("gather_s", gather_s)
+    divided_s = not_negative("alone_s", alone_s) / count("ranks", ranks)
+    return finite("step_s", divided_s + exchanged + not_negative("gather_s", gather_s))
 
 
 # ------------------------------------------------------------------------------------------------ pipelines
@@ -126,8 +126,9 @@ def pipeline_token_s(stages_s: Sequence[float], hop_s: float) -> float:
     >>> pipeline_token_s([0.01, 0.01], 0.001)
     0.021
     """
-    hops = count("stages", len(stages_s)) - 1
-    return math.fsum(not_negative("stage_s", stage) for stage in stages_s) + hops * not_negative("hop_s", hop_s)
+    stages = [not_negative("stage_s", stage) for stage in several("stages_s", stages_s)]
+    hops = count("stages", len(stages)) - 1
+    return finite("token_s", total("stages", stages) + hops * not_negative("hop_s", hop_s))
 
 
 def pipeline_bubble(stages: int, micro_batches: int) -> float:
@@ -176,7 +177,7 @@ def expert_exchange_s(
     """
     message = message_bytes(tokens, hidden_size, element_bytes) * count("experts_per_token", experts_per_token)
     sent = message if ranks is None else all_to_all_bytes(message, count("ranks", ranks))
-    return sent / positive("bandwidth_bytes_per_s", bandwidth_bytes_per_s)
+    return finite("exchange_s", sent / positive("bandwidth_bytes_per_s", bandwidth_bytes_per_s))
 
 
 def overlapped_step_s(layers: int, compute_s: float, exchange_s: float, micro_batches: int = 2) -> float:
@@ -196,7 +197,7 @@ def overlapped_step_s(layers: int, compute_s: float, exchange_s: float, micro_ba
     67.764
     """
     longer = max(not_negative("compute_s", compute_s), not_negative("exchange_s", exchange_s))
-    return count("layers", layers) * count("micro_batches", micro_batches) * longer
+    return finite("step_s", count("layers", layers) * count("micro_batches", micro_batches) * longer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,131 +224,28 @@ def routing_imbalance(
 
     Raises
     ------
-    DomainError : for counts below one (two draws), more experts per token than experts, or devices that do not divide the experts
+    DomainError : for counts below one (two draws), a negative seed, more experts per token than experts, devices that do not divide the
+        experts, or more than ten million tokens x devices x draws
     """
     import numpy as np
 
-    count("tokens", tokens)
     count("draws", draws, 2)
-    if count("experts_per_token", experts_per_token) > count("num_experts", num_experts):
+    count("seed", seed, 0)
+    count("tokens x devices x draws", count("tokens", tokens) * count("devices", devices) * draws, 1, _MOST_ROWS)
+    if count("experts_per_token", experts_per_token) > count("num_experts", num_experts, 1, _MOST_EXPERTS):
         raise DomainError(
             "experts_per_token", got=experts_per_token, wanted=f"at most {num_experts}, the number of experts"
         )
-    if num_experts % count("devices", devices):
+    if num_experts % devices:
         raise DomainError("devices", got=devices, wanted=f"a divisor of {num_experts}, the number of experts")
     generator = np.random.default_rng(seed)
     groups = [num_experts // devices] * devices
     rows = np.zeros((draws, devices), dtype=np.int64)
-    for _ in range(tokens):
-        rows += generator.multivariate_hypergeometric(groups, experts_per_token, size=draws, method="marginals")
+    together = max(1, _ROWS_AT_A_TIME // (draws * devices))  # tokens
+    for begun in range(0, tokens, together):
+        size = (min(together, tokens - begun), draws)
+        drawn = generator.multivariate_hypergeometric(groups, experts_per_token, size=size, method="marginals")
+        rows += drawn.sum(axis=0)
     busiest = rows.max(axis=1)
     error = float(busiest.std(ddof=1)) / math.sqrt(draws)
     return Imbalance(tokens * experts_per_token / devices, float(busiest.mean()), error)
-
-
-# ------------------------------------------------------------------------------------------------ context parallelism
-
-
-def attention_share(rank: int, ranks: int, split: Split) -> float:
-    """Share of causal attention that one rank of a split prompt computes (formula F12.6), for prompts much longer than n tokens.
-
-    Contiguous: (2 i + 1) / n^2, so that the last rank (i = n - 1) has 1 - ((n-1)/n)^2. Zigzag: rank i has pieces i and 2n - 1 - i out of
-    2 n, and all ranks have 1 / n.
-
-    Raises
-    ------
-    DomainError : for a rank that is not one of 0 .. n - 1
-
-    >>> attention_share(7, 8, "contiguous"), attention_share(7, 8, "zigzag")
-    (0.234375, 0.125)
-    """
-    if count("rank", rank, 0) >= count("ranks", ranks):
-        raise DomainError("rank", got=rank, wanted=f"below {ranks}, the number of ranks")
-    return 1 / ranks if split == "zigzag" else (2 * rank + 1) / ranks**2
-
-
-@dataclass(frozen=True, slots=True)
-class ContextParallelPrefill:
-    """A prefill whose prompt is divided: compute of each rank, and what it sends of keys and values."""
-
-    compute_s: float
-    sent_bytes: float
-    transfer_s: float
-
-    @property
-    def serial_s(self) -> float:
-        """Without overlap."""
-        return self.compute_s + self.transfer_s
-
-    @property
-    def overlapped_s(self) -> float:
-        """With perfect overlap, as ring attention aims at."""
-        return max(self.compute_s, self.transfer_s)
-
-
-def context_parallel_prefill(
-    alone_s: float, cache_bytes: float, ranks: int, bandwidth_bytes_per_s: float
-) -> ContextParallelPrefill:
-    """Context-parallel prefill: compute t / n, and keys and values once round the ring, (n-1)/n S c / W (formula F12.6).
-
-    Work is taken as even (zigzag, see :func:`attention_share`), weights as replicated, latency of the ring's steps as nothing.
-
-    Parameters
-    ----------
-    alone_s : the prefill on one device
-    cache_bytes : of the whole prompt, ``CacheLayout.bytes_per_sequence``
-
-    Raises
-    ------
-    DomainError : for no device, a negative time or size, or a bandwidth that is not positive
-    """
-    # The ring sends a rank's piece past n - 1 others, and that is what an all-to-all of the whole would send.
-    sent = all_to_all_bytes(not_negative("cache_bytes", cache_bytes), count("ranks", ranks))
-    transfer = sent / positive("bandwidth_bytes_per_s", bandwidth_bytes_per_s)
-    return ContextParallelPrefill(not_negative("alone_s", alone_s) / ranks, sent, transfer)
-
-
-# ------------------------------------------------------------------------------------------------ disaggregation
-
-
-def cache_transfer_s(cache_bytes: float, bandwidth_bytes_per_s: float) -> float:
-    """Time to hand a prompt's cache from a prefill to a decode worker as a whole, S c / W (formula F12.7).
-
-    Raises
-    ------
-    DomainError : for a negative size or a bandwidth that is not positive
-
-    >>> cache_transfer_s(8192 * 327680, 50e9)
-    0.0536870912
-    """
-    return not_negative("cache_bytes", cache_bytes) / positive("bandwidth_bytes_per_s", bandwidth_bytes_per_s)
-
-
-def exposed_transfer_s(transfer_s: float, layers: int, prefill_s: float) -> float:
-    """What is left of a transfer after a prefill that sends each layer when it is computed (formula F12.7).
-
-    x + (n_L - 1) max(0, x - p), with x = transfer / n_L and p = prefill / n_L of one layer: the last layer alone where computing a layer
-    takes longer than sending it. Layers are taken as equal.
-
-    Raises
-    ------
-    DomainError : without a layer, or for a negative time
-    """
-    sent = not_negative("transfer_s", transfer_s) / count("layers", layers)
-    return sent + (layers - 1) * max(0.0, sent - not_negative("prefill_s", prefill_s) / layers)
-
-
-def prefill_workers_per_decode_worker(prefill_s: float, step_s: float, decode_batch: float, output: float) -> float:
-    """Ratio of the pools that keep pace: t_prefill B / (t_step G) (formula F12.7).
-
-    A prefill worker finishes a request every t_prefill, a decode worker B of them every G steps.
-
-    Raises
-    ------
-    DomainError : for a negative prefill time, or another number that is not positive
-
-    >>> round(prefill_workers_per_decode_worker(0.91, 0.019, 32, 512), 12)
-    2.993421052632
-    """
-    decode_s = positive("step_s", step_s) * positive("output", output)
-    return not_negative("prefill_s", prefill_s) * positive("decode_batch", decode_batch) / decode_s

@@ -8,7 +8,7 @@ from ..quantities import show_bandwidth, show_bytes, show_compute, show_count, s
 from .caching import explain_cache, source_of_model
 from .explain_memory import explain_memory, source_of_device
 from .kv_cache import cache_layout
-from .notices import achieved_shares
+from .notices import kernel_assumptions
 from .results import Explanation
 
 if TYPE_CHECKING:
@@ -162,63 +162,63 @@ def _crossover(r: SizeResult) -> Explanation:
 
 
 def _times(r: SizeResult, times: Times) -> list[Explanation]:
-    """Times at the expected efficiency; the others are the same with other shares."""
-    state, workload, latency = times.states[2], r.deployment.workload, times.latency
+    """Times as they are reached under load, with the roof beside them."""
+    load, workload, latency = times.load, r.deployment.workload, times.latency
     stages = r.deployment.layout.pp
     divided = f" / {stages} stages" if stages > 1 else ""
     gaps, rate = workload.output - 1, times.throughput
-    service = state.e2e_s - state.queue_s
-    running = min(workload.concurrency, r.deployment.layout.dp * state.running)
+    running = min(workload.concurrency, r.deployment.layout.dp * load.running)
+    service = load.steady_ttft_s - load.queue_s + gaps * load.tpot_s
     lines = [
         Explanation(
             "latency.ttft_alone_s",
             _spread(latency.ttft_alone_s, show_time),
-            "sum over chunks and operators of max(FLOP / rate, bytes / bandwidth) (F1.3, F6.3, F10.2)",
+            "request overhead + sum over chunks and kernels of floor + join of FLOP / rate and bytes / bandwidth (F1.3, F6.3, F10.2)",
             f"{show_count(workload.prompt)} tokens in chunks of at most {show_count(r.deployment.max_batched_tokens)}",
-            _share_inputs(r),
+            _kernel_inputs(r),
             r.prefill_limit or "",
+        ),
+        Explanation(
+            "latency.ttft_burst_s",
+            _spread(latency.ttft_burst_s, show_time),
+            "mean when all begin together: t_k (ceil(C / k) + 1) / 2 with k prompts in a step, + waiting for memory",
+            f"{load.running} requests of a replica",
         ),
         Explanation(
             "latency.itl_s",
             _spread(latency.itl_s, show_time),
-            "sum over operators of max(FLOP / rate, bytes / bandwidth) of a step without prefill (F6.3)",
-            f"{state.decoding:.1f} of {state.running} running sequences decode, at a context of {show_count(workload.mean_context)}",
-            _share_inputs(r),
+            "sum over kernels of floor + join of FLOP / rate and bytes / bandwidth of a step without prefill, + host (F6.3)",
+            f"{load.decoding:.1f} of {load.running} running sequences decode, at a context of {show_count(workload.mean_context)}",
+            _kernel_inputs(r),
             r.decode_limit or "",
         ),
         Explanation(
             "latency.ttft_s",
             _spread(latency.ttft_s, show_time),
-            "waiting for memory + (alone, or the step under way + own prefill in shared steps + prefills of others ahead)",
-            f"{show_time(state.queue_s)} + "
-            + (
-                f"{show_time(state.ttft_alone_s)} alone"
-                if state.running == 1
-                else f"{show_time(state.itl_s)} + {show_time(state.prefill_mixed_s)}"
-                f" + {state.prefills_before:.2f} x {show_time(state.prefill_mixed_s)}{divided}"
-            ),
+            "waiting for memory + overhead + the step under way + prompts of others ahead + own prompt in shared steps, in steady state",
+            f"{show_time(load.queue_s)} waiting for memory; own prompt {show_time(load.prompt_s)} in shared steps",
         ),
         Explanation(
             "latency.e2e_s",
             _spread(latency.e2e_s, show_time),
             "TTFT + (output - 1) x TPOT (F6.7)",
-            f"{show_time(state.ttft_s)} + {gaps:,} x {show_time(state.tpot_s or 0.0)}",
+            f"{show_time(load.steady_ttft_s)} + {gaps:,} x {show_time(load.tpot_s)}",
         ),
     ]
-    if latency.tpot_s is not None and rate.per_user_tokens_per_s is not None and state.tpot_s is not None:
+    if latency.tpot_s is not None and rate.per_user_tokens_per_s is not None:
         lines += [
             Explanation(
                 "latency.tpot_s",
                 _spread(latency.tpot_s, show_time),
-                "step without prefill + what prefills of others add to it, spread over the output",
-                f"{show_time(state.itl_s)} + {state.prefills_during:.2f} x {show_time(state.prefill_marginal_s)}{divided} / {gaps:,}",
+                "step without prefill + what prompts of others add to it, spread over the output",
+                f"{show_time(load.step_s)} + {load.during:.2f} x {show_time(load.prompt_added_s)}{divided} / {gaps:,}",
                 binds=r.decode_limit or "",
             ),
             Explanation(
                 "throughput.per_user_tokens_per_s",
                 _spread(rate.per_user_tokens_per_s, show_rate),
                 "1 / TPOT",
-                f"1 / {show_time(state.tpot_s)}",
+                f"1 / {show_time(load.tpot_s)}",
             ),
         ]
     for name, figure, tokens in (
@@ -233,6 +233,14 @@ def _times(r: SizeResult, times: Times) -> list[Explanation]:
                 f"{running:,} x {tokens:,} / {show_time(service)}",
             )
         )
+    lines.append(
+        Explanation(
+            "latency.range",
+            f"80 % within x/÷ {times.evidence.width:.2f}, to the first token x/÷ {times.evidence.first_token_width:.2f}",
+            "exp of the root of the sum of squares of the logarithms of what each unknown adds",
+            "; ".join(f"{why}: {width:.2f}" for why, width in times.evidence.parts) or "no kernels are known",
+        )
+    )
     return lines
 
 
@@ -241,8 +249,6 @@ def _spread(figure: Range, printed: Callable[[float], str]) -> str:
     return f"{values[0]} ({values[1]} to {values[2]}; roof {values[3]})"
 
 
-def _share_inputs(r: SizeResult) -> tuple[tuple[str, str, str], ...]:
-    return tuple(
-        (name, f"{band.low:g} / {band.expected:g} / {band.high:g}", f"{file}: {band.source}")
-        for name, band, file in achieved_shares(r.deployment)
-    )
+def _kernel_inputs(r: SizeResult) -> tuple[tuple[str, str, str], ...]:
+    """What kernels and host are taken to reach, with where it comes from."""
+    return tuple((a.name, f"{a.value:.3g}", a.source) for a in kernel_assumptions(r.deployment))

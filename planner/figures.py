@@ -10,7 +10,6 @@ from .parameters import stored_bytes
 
 if TYPE_CHECKING:
     from .deployment import Deployment
-    from .latency import SteadyState
     from .parameters import ParameterCount
     from .ranges import Range
 
@@ -46,11 +45,13 @@ class KvFigures:
 class LatencyFigures:
     """Seconds. ``ttft_s`` is at the asked concurrency with waiting and interference, ``ttft_alone_s`` on an idle server.
 
+    ``ttft_burst_s`` is the mean when all of them begin together, ``queue_s`` what the first two hold of waiting for memory.
     ``tpot_s`` is None for an output of one token, which has no gap.
     """
 
     ttft_s: Range
     ttft_alone_s: Range
+    ttft_burst_s: Range
     tpot_s: Range | None
     itl_s: Range
     e2e_s: Range
@@ -105,12 +106,3 @@ class RankFigures:
         layout = replace(d.layout, pp=1)  # the stages of a pipeline divide weights and cache alike
         cache = cache_layout(d.model, d.formats.kv, layout, d.engine.entries)
         return cls(stored_bytes(d.model, d.formats, layout), cache, parameters.active / layout.tp)
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """Everything that needs at least one sequence to fit."""
-
-    states: tuple[SteadyState, ...]  # nominal, best, expected, worst
-    latency: LatencyFigures
-    throughput: ThroughputFigures

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import DomainError
+from . import domain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from .step import Grouping, StepModel
 
 _ITERATIONS = 16
+_FEW_CHUNKS = 16  # evaluated one by one; more of them as arrays
+_MOST_CHUNKS = 2**17  # of a prompt: ten million tokens in chunks of a hundred
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +48,56 @@ class SteadyState:
 
 
 def chunks(prompt: int, largest: int) -> Iterator[tuple[int, int]]:
-    """Cut a prompt into chunks: (tokens, tokens before them)."""
-    for past in range(0, prompt, largest):
-        yield min(largest, prompt - past), past
+    """Cut a prompt into chunks: (tokens, tokens before them), ceil(S / n) of them (formula F10.2).
+
+    Raises
+    ------
+    DomainError : for a prompt or a chunk without a token, or more than 131072 chunks
+    """
+    domain.count("prompt", prompt)
+    domain.count("chunk", largest)
+    domain.count("chunks of a prompt", -(-prompt // largest), 1, _MOST_CHUNKS)
+    return ((min(largest, prompt - past), past) for past in range(0, prompt, largest))
+
+
+def chunk_times_s(
+    model: StepModel,
+    prompt: int,
+    largest_chunk: int,
+    *,
+    cached: int = 0,
+    decoders: float = 0,
+    context: float = 0,
+    grouping: Grouping = "operators",
+) -> list[float]:
+    """Times of the steps that take in a prompt, chunk by chunk; each also decodes for ``decoders`` sequences (formula F10.1).
+
+    Parameters
+    ----------
+    prompt : tokens to take in, after ``cached`` ones that are read and not computed
+    decoders, context : sequences that decode in each of the steps, and their (mean) context
+
+    Raises
+    ------
+    DomainError : for a prompt or a chunk without a token, more than 131072 chunks, negative company or cached tokens, or a grouping that
+        there is not
+    """
+    domain.not_negative("decoders", decoders)
+    domain.not_negative("context", context)
+    domain.count("cached", cached, 0)
+    domain.grouping(grouping)
+    pieces = [(chunk, cached + past) for chunk, past in chunks(prompt, largest_chunk)]
+    if len(pieces) <= _FEW_CHUNKS:
+        times = [
+            float(model.step_s(decoders, context, chunk=chunk, past=past, grouping=grouping)) for chunk, past in pieces
+        ]
+    else:
+        import numpy as np
+
+        sizes, pasts = np.array(pieces, dtype=float).T
+        times = model.step_s(decoders, context, chunk=sizes, past=pasts, grouping=grouping).tolist()
+    domain.total("steps_s", times)
+    return times
 
 
 def prefill_s(
@@ -59,13 +109,16 @@ def prefill_s(
     context: float = 0,
     grouping: Grouping = "operators",
 ) -> float:
-    """Time until a prompt is processed, in chunks, in steps that also hold ``decoders`` decoding sequences (formula F10.2)."""
-    return float(
-        sum(
-            model.step_s(decoders, context, chunk=chunk, past=past, grouping=grouping)
-            for chunk, past in chunks(prompt, largest_chunk)
-        )
-    )
+    """Time until a prompt is processed, the sum of its chunks' steps (formula F10.2), in steps that also decode for ``decoders`` sequences.
+
+    Arguments and errors are those of :func:`chunk_times_s`. Left out: waiting before the first chunk.
+
+    Raises
+    ------
+    DomainError : for a prompt or a chunk without a token, more than 131072 chunks, or negative company
+    """
+    times = chunk_times_s(model, prompt, largest_chunk, decoders=decoders, context=context, grouping=grouping)
+    return domain.total("prefill_s", times)
 
 
 def steady_state(
@@ -81,10 +134,12 @@ def steady_state(
 
     Raises
     ------
-    DomainError : without a slot
+    DomainError : without a user, a slot, a stage or a token of a chunk, or when a step takes no time
     """
-    if slots < 1 or users < 1:
-        raise DomainError("slots", got=f"{slots} slots for {users} users", wanted="at least one of each")
+    domain.count("users", users)
+    domain.count("slots", slots)
+    domain.count("stages", stages)
+    domain.count("output", workload.output)
     running = min(users, slots)
     prompt, context, gaps = workload.prompt, workload.mean_context, workload.output - 1
     steps = -(-prompt // largest_chunk)
@@ -99,11 +154,11 @@ def steady_state(
         during = running - 1 - before
         decode = gaps * itl + during * marginal / stages
         ttft = alone if running == 1 else itl + mixed + before * mixed / stages
-        share = decode / (decode + ttft)
-        load = (running - 1) * mixed / stages / (decode + ttft)
+        service = domain.positive("time of a request", decode + ttft)
+        share = decode / service
+        load = (running - 1) * mixed / stages / service
         ahead = load / (2 * (1 - load)) if load < 1 else math.inf
         before = min(running - 1.0, max(running - 1 - gaps / steps, ahead))
-    service = ttft + decode
     queue = (users - running) * service / running
     return SteadyState(
         ttft_s=queue + ttft,
@@ -122,34 +177,70 @@ def steady_state(
 
 
 def end_to_end_s(ttft_s: float, tpot_s: float, output: int) -> float:
-    """E2E = TTFT + (G - 1) TPOT (formula F6.7).
+    """E2E = TTFT + (G - 1) TPOT, in seconds (formula F6.7).
+
+    Raises
+    ------
+    DomainError : for a negative time, or no output
 
     >>> round(end_to_end_s(0.3, 0.02, 200), 12)
     4.28
     """
-    return ttft_s + (output - 1) * tpot_s
+    gaps = domain.count("output", output) - 1
+    return domain.finite("e2e_s", domain.not_negative("ttft_s", ttft_s) + gaps * domain.not_negative("tpot_s", tpot_s))
 
 
 def time_per_output_token_s(e2e_s: float, ttft_s: float, output: int) -> float:
-    """TPOT = (E2E - TTFT) / (output - 1): the first token is not counted.
+    """TPOT = (E2E - TTFT) / (G - 1), in seconds: the first token is not counted (formula F6.7).
 
     Raises
     ------
-    DomainError : for fewer than two tokens
+    DomainError : for fewer than two tokens, a negative time, or a first token after the last
 
     >>> time_per_output_token_s(10.0, 2.0, 101)
     0.08
     """
-    if output < 2:
+    if domain.count("output", output) < 2:
         raise DomainError("output", got=output, wanted="at least 2 tokens: a single one has no gap")
-    return (e2e_s - ttft_s) / (output - 1)
+    decoding = domain.at_least("e2e_s", e2e_s, domain.not_negative("ttft_s", ttft_s)) - ttft_s
+    return decoding / (output - 1)
 
 
 def bandwidth_utilization(bytes_read: float, step_s: float, bandwidth_bytes_per_s: float) -> float:
-    """MBU = (W_read + B L c) / (t W_bw) (formula F6.8); above one means that a byte count or the peak is wrong."""
-    return bytes_read / (step_s * bandwidth_bytes_per_s)
+    """Share of the memory bandwidth that a step makes use of, MBU = (W_read + B L c) / (t W_bw) (formula F6.8).
+
+    Above one a byte count or the peak is wrong: it is given as it is, so that this can be seen.
+
+    Parameters
+    ----------
+    bytes_read : weights and cache, W_read + B L c (``StepModel.totals``)
+    step_s, bandwidth_bytes_per_s : measured time of the step, and nominal rate
+
+    Raises
+    ------
+    DomainError : for negative bytes, or a time or a rate that is not above zero
+
+    >>> bandwidth_utilization(1e9, 0.001, 2e12)
+    0.5
+    """
+    return _share_of_rate("bytes_read", bytes_read, step_s, "bandwidth_bytes_per_s", bandwidth_bytes_per_s)
 
 
 def flop_utilization(flop: float, time_s: float, peak_flop_per_s: float) -> float:
-    """MFU = useful FLOP / (t F), causal attention counted once (formula F6.8)."""
-    return flop / (time_s * peak_flop_per_s)
+    """Share of the dense peak that is made use of, MFU = useful FLOP / (t F), causal attention counted once (formula F6.8).
+
+    Above one the FLOP or the peak is wrong (one with sparsity, or of another arithmetic type).
+
+    Raises
+    ------
+    DomainError : for negative FLOP, or a time or a rate that is not above zero
+
+    >>> flop_utilization(1e12, 0.01, 4e14)
+    0.25
+    """
+    return _share_of_rate("flop", flop, time_s, "peak_flop_per_s", peak_flop_per_s)
+
+
+def _share_of_rate(what: str, work: float, time_s: float, of_what: str, rate: float) -> float:
+    possible = domain.positive("time_s", time_s) * domain.positive(of_what, rate)
+    return domain.finite("utilization", domain.not_negative(what, work) / domain.positive("time x rate", possible))

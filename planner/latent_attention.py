@@ -9,7 +9,7 @@ Sources: formula F2.8; deepseek-ai/DeepSeek-V3, inference/model.py; deepseek-ai/
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from ..engines.profile import Entries
 from . import domain
@@ -19,6 +19,9 @@ from .parallel import divided
 
 if TYPE_CHECKING:
     from ..models.spec import LatentAttention
+
+
+OtherForm = Literal["expanded", "expanded_again"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +49,12 @@ class LatentWork:
     @property
     def moved_bytes(self) -> float:
         """All bytes."""
-        return self.cache_bytes + self.expansion_bytes
+        return domain.finite("moved_bytes", self.cache_bytes + self.expansion_bytes)
 
     @property
     def intensity(self) -> float:
         """FLOP of scores and values per byte of the cache."""
-        return self.scores_flop / self.cache_bytes
+        return domain.finite("intensity", self.scores_flop / domain.positive("cache_bytes", self.cache_bytes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +105,7 @@ def latent_forms(
     """
     domain.count("batch", batch)
     domain.count("context", context, domain.count("queries", queries))
-    domain.positive("kv_bytes", kv_bytes)
-    domain.positive("activation_bytes", activation_bytes)
+    kv, activation = domain.positive("kv_bytes", kv_bytes), domain.positive("activation_bytes", activation_bytes)
     flop = latent_decode_flop(
         mixer.num_heads,
         mixer.kv_lora_rank,
@@ -112,13 +114,14 @@ def latent_forms(
         mixer.v_head_dim,
         batch * context,
     )
-    latents = batch * context * mixer_terms(mixer, 1)[0].elements * kv_bytes
+    latents = batch * context * mixer_terms(mixer, 1)[0].elements * kv
     expanded = batch * context * mixer_terms(mixer, 1, entries=Entries(expanded_latents=True))[0].elements
     absorb = batch * queries * flop["absorb"]
+    domain.finite("bytes", latents + expanded * kv + 2 * expanded * activation)
     return LatentForms(
         LatentWork(queries * flop["absorbed"], absorb, latents),
-        LatentWork(queries * flop["expanded"], absorb, expanded * kv_bytes),
-        LatentWork(queries * flop["expanded"], flop["expand"], latents, 2 * expanded * activation_bytes),
+        LatentWork(queries * flop["expanded"], absorb, expanded * kv),
+        LatentWork(queries * flop["expanded"], flop["expand"], latents, 2 * expanded * activation),
     )
 
 
@@ -145,7 +148,7 @@ def absorbed_query_limit(
     mixer: LatentAttention,
     context: int,
     ridge: float,
-    other: Literal["expanded", "expanded_again"] = "expanded_again",
+    other: OtherForm = "expanded_again",
     *,
     kv_bytes: float = 2.0,
     activation_bytes: float = 2.0,
@@ -167,9 +170,10 @@ def absorbed_query_limit(
 
     Raises
     ------
-    DomainError : as in :func:`latent_forms`, or when the ridge is not above zero
+    DomainError : as in :func:`latent_forms`, when the ridge is not above zero, or for another form than there are
     """
-    domain.positive("ridge", ridge)
+    slope = domain.positive("ridge", ridge)
+    domain.one_of("other", other, get_args(OtherForm))
     forms = latent_forms(mixer, context, kv_bytes=kv_bytes, activation_bytes=activation_bytes)
     rival = forms.expanded if other == "expanded" else forms.expanded_again
     if forms.absorbed.moved_bytes > rival.moved_bytes:
@@ -178,4 +182,4 @@ def absorbed_query_limit(
     more = forms.absorbed.flop - (rival.flop - fixed)
     if more <= 0:
         return None
-    return max(fixed / more, ridge * rival.moved_bytes / forms.absorbed.flop)
+    return domain.finite("queries", max(fixed / more, slope * rival.moved_bytes / forms.absorbed.flop))

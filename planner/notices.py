@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..hardware.achieved import choose
 from ..quantities import show_bytes
 from .formats import main_class
 from .memory import rank_cache
@@ -11,25 +12,9 @@ from .parameters import count_parameters
 from .results import Assumption, Notice
 
 if TYPE_CHECKING:
-    from ..engines.spec import Band
     from ..models.spec import ModelSpec
     from .deployment import Deployment
     from .memory import MemoryPlan
-
-
-def achieved_shares(d: Deployment) -> tuple[tuple[str, Band, str], ...]:
-    """The shares of bandwidth and peak that kernels reach: measured on the device, else those of the engine profile.
-
-    Returns (name, band, file that holds it) of ``bandwidth_share`` and ``compute_share``.
-    """
-    measured, profile = d.hardware.achieved, d.engine
-    return tuple(
-        (name, own, d.hardware.name) if own is not None else (name, usual, profile.name)
-        for name, own, usual in (
-            ("bandwidth_share", measured.bandwidth, profile.bandwidth_share),
-            ("compute_share", measured.compute, profile.compute_share),
-        )
-    )
 
 
 def main_arithmetic(d: Deployment) -> str:
@@ -119,9 +104,7 @@ def assumptions_of(d: Deployment, plan: MemoryPlan) -> list[Assumption]:
     if hardware.has_rates:
         arithmetic = main_arithmetic(d)
         listed.append(_of_device(d, f"peak.{arithmetic}", hardware.peak.rate(arithmetic)))
-    listed += [
-        Assumption(name, band.expected, f"{file}: {band.source}", band.kind) for name, band, file in achieved_shares(d)
-    ]
+        listed += kernel_assumptions(d)
     listed += _of_settings(d)
     if overrides.utilization is None and d.settings.kv_cache_bytes is None:
         reserve = "budget.share" if d.engine.budget.reserve is None else "budget.reserve"
@@ -132,8 +115,6 @@ def assumptions_of(d: Deployment, plan: MemoryPlan) -> list[Assumption]:
         listed.append(_of_profile(d, "activations", "activation_bytes", plan.activation_bytes))
     if overrides.graph_bytes is None and plan.graph_bytes:
         listed.append(_of_profile(d, "graphs", "graph_bytes", plan.graph_bytes))
-    if d.layout.tp * d.layout.pp > 1:
-        listed.append(_of_profile(d, "collective_latency", "collective_latency_s", d.engine.collective_latency))
     if main_class(d.model) == "experts":
         source = "formula F2.10: uniform independent routing; real routing is skewed and touches fewer experts"
         listed.append(Assumption("expert_routing", "uniform", source, "derived"))
@@ -144,6 +125,32 @@ def _of_device(d: Deployment, figure: str, value: object) -> Assumption:
     evidence = d.hardware.evidence_of(figure)
     source, kind = (evidence.source, evidence.kind) if evidence else ("no source given", "user")
     return Assumption(figure, value, f"{d.hardware.name}: {source}", kind)
+
+
+def kernel_assumptions(d: Deployment) -> list[Assumption]:
+    """What the kernels of the device and the host of the engine are taken to reach."""
+    kernels, timing = d.kernels, d.engine.timing
+    if kernels is None:
+        return []
+    product, attention = (
+        choose(kernels.gemm, main_arithmetic(d)),
+        choose(kernels.decode_attention, "", d.formats.kv.bits),
+    )
+    figures: list[tuple[str, str, object]] = [
+        ("gemm", "gemm.bandwidth_share", product.bandwidth),
+        ("gemm", "gemm.compute_share", product.compute),
+        ("gemm", "gemm.floor_s", product.floor),
+        ("decode_attention", "decode_attention.bandwidth_share", attention.bandwidth),
+        ("decode_attention", "decode_attention.floor_s", attention.floor),
+    ]
+    listed = []
+    for key, name, value in figures:
+        origin = kernels.sources[key]
+        listed.append(Assumption(name, value, f"kernels {kernels.name}: {origin.source}", origin.kind))
+    listed.append(_of_profile(d, "timing", "host_per_step_s", timing.host_per_step))
+    listed.append(_of_profile(d, "timing", "host_per_sequence_s", timing.host_per_sequence))
+    listed.append(_of_profile(d, "scheduling", "request_overhead_s", d.engine.scheduling.request_overhead))
+    return listed
 
 
 def _of_settings(d: Deployment) -> list[Assumption]:

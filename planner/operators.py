@@ -1,7 +1,7 @@
 """The operators of one step of a deployment on one rank, made from its model's layers.
 
-Known to be left out: rotary embedding, activation functions, the gather of logits over ranks; a window's edge inside a chunk is exact, the
-border of chunked attention is taken at its upper bound.
+Known to be left out: the bytes of rotary embedding and activation functions (their launches are counted), the gather of logits over
+ranks; a window's edge inside a chunk is exact, the border of chunked attention is taken at its upper bound.
 """
 
 from __future__ import annotations
@@ -11,7 +11,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from ..models.spec import Attention, CompressedAttention, CrossAttention, LatentAttention, Moe, Recurrent
-from .costs import Collective, Elementwise, Experts, Gemm, LatentScores, Operator, Scores, StateUpdate
+from .costs import (
+    ActivationTraffic,
+    Collective,
+    Elementwise,
+    Experts,
+    Gemm,
+    LatentScores,
+    LayerFloor,
+    Operator,
+    Scores,
+    StateUpdate,
+)
 from .flop import recurrent_flop
 from .kv_cache import mixer_terms, state_bytes
 from .parallel import all_reduce_bytes, all_to_all_bytes
@@ -41,20 +52,22 @@ def build_operators(d: Deployment) -> tuple[Operator, ...]:
 
 def _all_operators(d: Deployment) -> Iterator[Operator]:
     activation = d.formats.activation_bytes
-    yield Elementwise("embedding", "fp32", 0, 2 * d.model.hidden_size * activation)
+    yield Elementwise("embedding", "fp32", 0, 2 * d.model.hidden_size * activation, launches=1)
     for layer in d.model.layers:
         for mixer in layer.attention:
             yield from _mixer_operators(d, layer, mixer)
         for part in layer.mlp:
             yield from _feed_forward_operators(d, layer, part)
         yield _norm(d, layer.count * layer.norms)
+        yield ActivationTraffic("passes", "layer", layer.count * d.model.hidden_size * activation)
         yield from _all_reduces(d, layer)
     yield _norm(d, d.model.final_norms)
     yield from _other_weights(d)
     yield _gemm(d, head_matrix(d.model, d.layout), 1, "logits")
     if d.layout.pp > 1:
         hops = d.layout.pp - 1
-        yield Collective("stage hop", d.layout.tp * d.layout.pp, hops, hops * d.model.hidden_size * activation)
+        message = d.model.hidden_size * activation
+        yield Collective("stage hop", "send", d.layout.tp * d.layout.pp, hops, hops * message, message)
 
 
 def _gemm(d: Deployment, matrix: Matrix, layers: int, rows: Literal["tokens", "logits"] = "tokens") -> Gemm:
@@ -67,6 +80,7 @@ def _gemm(d: Deployment, matrix: Matrix, layers: int, rows: Literal["tokens", "l
         layers * matrix.parameters * weight_format.bytes_per_element,
         layers * (matrix.inputs + matrix.outputs) * formats.activation_bytes,
         rows,
+        launches=layers,
     )
 
 
@@ -75,7 +89,7 @@ def _norm(d: Deployment, norms: int) -> Elementwise:
     hidden = d.model.hidden_size
     moved = 2 * hidden * d.formats.activation_bytes
     gain = hidden * d.formats.weights["norm"].bytes_per_element
-    return Elementwise("norm", "fp32", _NORM_FLOP * norms * hidden, norms * moved, norms * gain)
+    return Elementwise("norm", "fp32", _NORM_FLOP * norms * hidden, norms * moved, norms * gain, launches=norms)
 
 
 def _other_weights(d: Deployment) -> Iterator[Gemm]:
@@ -84,7 +98,7 @@ def _other_weights(d: Deployment) -> Iterator[Gemm]:
     read += sum(part.parameters for part in d.model.parts if part.loaded and part.read_per_step)
     if read:
         weights = d.formats.weights["other"].bytes_per_element
-        yield Gemm("other", d.formats.arithmetic("other", d.hardware), 2.0 * read, read * weights, 0)
+        yield Gemm("other", d.formats.arithmetic("other", d.hardware), 2.0 * read, read * weights, 0, launches=1)
 
 
 def _mixer_operators(d: Deployment, layer: LayerGroup, mixer: Mixer) -> Iterator[Operator]:
@@ -95,7 +109,9 @@ def _mixer_operators(d: Deployment, layer: LayerGroup, mixer: Mixer) -> Iterator
     if isinstance(mixer, Recurrent):
         elements = layer.count * mixer.state.elements / d.layout.tp if mixer.state else 0
         kept = state_bytes(mixer, d.layout.tp, d.engine.entries.state_bits)
-        yield StateUpdate("state", arithmetic, recurrent_flop(elements), layer.count * kept)
+        yield StateUpdate("state", arithmetic, recurrent_flop(elements), layer.count * kept, layer.count)
+        yield Elementwise("gates", arithmetic, 0, 0, launches=_RECURRENT_KERNELS * layer.count)
+        yield LayerFloor("recurrence", "gated_delta", layer.count)
         return
     phases: tuple[Literal["decode", "prefill"], ...] = ("decode", "prefill")
     for phase in phases:
@@ -105,7 +121,35 @@ def _mixer_operators(d: Deployment, layer: LayerGroup, mixer: Mixer) -> Iterator
         for term in mixer_terms(mixer, layer.count, d.layout.tp)
         if term.stored and term.fixed is None
     )
-    yield Elementwise("cache write", arithmetic, 0, written * d.formats.kv.bytes_per_element)
+    yield Elementwise(
+        "cache write",
+        arithmetic,
+        0,
+        written * d.formats.kv.bytes_per_element,
+        launches=layer.count * _kernels_beside(mixer),
+    )
+    if isinstance(mixer, LatentAttention):
+        yield LayerFloor("latent", "latent", layer.count)
+    if _chooses_entries(mixer):
+        yield LayerFloor("index", "sparse_index", layer.count)
+
+
+# Small kernels of a layer beside its products, as engines launch them within a captured graph: rotary embedding with the cache write, the
+# norm of queries and keys, the norms and copies around latents, gates of a recurrence, the activation, routing and gathering of experts.
+_LATENT_KERNELS = 4
+_RECURRENT_KERNELS = 3
+_ROUTING_KERNELS = 2
+
+
+def _kernels_beside(mixer: Mixer) -> int:
+    if isinstance(mixer, LatentAttention):
+        return _LATENT_KERNELS
+    return 1 + bool(getattr(mixer, "qk_norm", False))
+
+
+def _chooses_entries(mixer: Mixer) -> bool:
+    indexer = getattr(mixer, "indexer", None)
+    return indexer is not None and not indexer.shared
 
 
 def _scores(
@@ -133,6 +177,7 @@ def _scores(
             kept=term.window or math.inf,
             every=term.every,
             fixed=term.fixed,
+            launches=layers if position == 0 else 0,
         )
     every = mixer.ratio if isinstance(mixer, CompressedAttention) else 1
     yield from _index_scores(indexer, layers, phase, arithmetic, kv, every)
@@ -187,14 +232,20 @@ def _latent_scores(
         term.reads or math.inf,
         1 / (rate or math.inf),
         1 / d.hardware.memory.bandwidth,
+        launches=layers,
     )
 
 
 def _feed_forward_operators(d: Deployment, layer: LayerGroup, part: FeedForward) -> Iterator[Operator]:
     matrices = feed_forward_tensors(part, d.model.hidden_size, d.layout).matrices
     yield from (_gemm(d, matrix, layer.count) for matrix in matrices if matrix.kind != "experts")
+    yield Elementwise("activation", "fp32", 0, 0, launches=layer.count)
     if not isinstance(part, Moe):
         return
+    yield Elementwise("routing", "fp32", 0, 0, launches=_ROUTING_KERNELS * layer.count)
+    yield LayerFloor("gather", "routing", layer.count)
+    vectors = layer.count * part.experts_per_token * d.model.hidden_size * d.formats.activation_bytes
+    yield ActivationTraffic("expert passes", "expert", vectors)
     routed = [matrix for matrix in matrices if matrix.kind == "experts"]
     one = sum(matrix.inputs * matrix.outputs for matrix in routed)
     moved = sum(matrix.inputs + matrix.outputs for matrix in routed)
@@ -207,6 +258,7 @@ def _feed_forward_operators(d: Deployment, layer: LayerGroup, part: FeedForward)
         moved * d.formats.activation_bytes,
         part.experts_per_token / part.num_experts,
         d.layout.replicas_per_expert_group,
+        launches=layer.count,
     )
 
 
@@ -216,12 +268,13 @@ def _all_reduces(d: Deployment, layer: LayerGroup) -> Iterator[Collective]:
     message = hidden * activation
     reduces = layer.count * (bool(layer.attention) + bool(layer.mlp))
     if tp > 1 and reduces:
-        yield Collective("all-reduce", tp, reduces, reduces * all_reduce_bytes(message, tp))
+        yield Collective("all-reduce", "all_reduce", tp, reduces, reduces * all_reduce_bytes(message, tp), message)
     if d.layout.replicas_per_expert_group > 1:
         for part in layer.mlp:
             if isinstance(part, Moe):
                 sent = 2 * part.experts_per_token * all_to_all_bytes(message, d.layout.ep)
-                yield Collective("all-to-all", d.layout.ep, 2 * layer.count, layer.count * sent)
+                routed = part.experts_per_token * message
+                yield Collective("all-to-all", "alltoall", d.layout.ep, 2 * layer.count, layer.count * sent, routed)
 
 
 def _merge_key(operator: Operator) -> object:
@@ -245,9 +298,9 @@ def _gemm_shape(gemm: Gemm) -> float:
 
 
 _SUMMED = {
-    Gemm: ("flop_per_row", "weight_bytes", "activation_bytes_per_row"),
-    Experts: ("experts",),
-    Scores: ("flop_per_pair", "entry_bytes", "query_bytes"),
+    Gemm: ("flop_per_row", "weight_bytes", "activation_bytes_per_row", "launches"),
+    Experts: ("experts", "launches"),
+    Scores: ("flop_per_pair", "entry_bytes", "query_bytes", "launches"),
     LatentScores: (
         "absorbed_flop_per_pair",
         "expanded_flop_per_pair",
@@ -255,9 +308,12 @@ _SUMMED = {
         "expansion_bytes",
         "entry_bytes",
         "query_bytes",
+        "launches",
     ),
-    StateUpdate: ("flop_per_token", "state_bytes"),
-    Elementwise: ("flop_per_token", "bytes_per_token", "fixed_bytes"),
+    StateUpdate: ("flop_per_token", "state_bytes", "launches"),
+    Elementwise: ("flop_per_token", "bytes_per_token", "fixed_bytes", "launches"),
+    LayerFloor: ("launches",),
+    ActivationTraffic: ("bytes_per_token",),
     Collective: ("count", "bytes_per_token"),
 }
 

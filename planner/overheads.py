@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .domain import count, not_negative
+from .domain import count, finite, not_negative
 from .parallel import divided
 
 
@@ -23,7 +23,7 @@ def launch_s(kernels: int, launch_s_per_kernel: float) -> float:
     >>> round(launch_s(32 * 10, 2.5e-6), 12)
     0.0008
     """
-    return count("kernels", kernels, 0) * not_negative("launch_s_per_kernel", launch_s_per_kernel)
+    return finite("launch_s", count("kernels", kernels, 0) * not_negative("launch_s_per_kernel", launch_s_per_kernel))
 
 
 def step_with_host_s(device_s: float, host_s: float, *, overlapped: bool) -> float:
@@ -41,9 +41,8 @@ def step_with_host_s(device_s: float, host_s: float, *, overlapped: bool) -> flo
     >>> step_with_host_s(0.01, 0.002, overlapped=True), step_with_host_s(0.01, 0.002, overlapped=False)
     (0.01, 0.012)
     """
-    not_negative("device_s", device_s)
-    not_negative("host_s", host_s)
-    return max(device_s, host_s) if overlapped else device_s + host_s
+    device, host = not_negative("device_s", device_s), not_negative("host_s", host_s)
+    return max(device, host) if overlapped else finite("step_s", device + host)
 
 
 @dataclass(frozen=True, slots=True)

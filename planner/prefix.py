@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from .paging import PagedCache
     from .step import Grouping, StepModel
 
+_ROUNDING = 1e-12  # how far below a whole number of tokens a share of them may come to lie
+_MOST_TOKEN = 2**512 - 1  # a token, or the hash of an image that stands for one
+_MOST_ITEMS = 10**6
+
 # ------------------------------------------------------------------------------------------------ what may be shared
 
 
@@ -54,12 +58,12 @@ class CacheKey:
 
         Raises
         ------
-        DomainError : for a block of no tokens
+        DomainError : for a block of no tokens, or a token that is no whole number: rounded ones would share what differs
         """
         domain.count("block", block)
         chain, parent, inside = [], b"", hashlib.sha256()
-        for position, token in enumerate(tokens, 1):
-            inside.update(b"%d," % token)
+        for position, token in enumerate(domain.several("tokens", tokens), 1):
+            inside.update(b"%d," % domain.count("token", token, 0, _MOST_TOKEN))
             if position % block == 0:
                 parent = hashlib.sha256(parent + inside.digest()).digest()
                 chain.append(parent)
@@ -161,7 +165,8 @@ def held_bytes(cache: CacheLayout | PagedCache, prefixes: Iterable[int]) -> int:
     ------
     DomainError : for a prefix of a negative or broken number of tokens
     """
-    return sum(cache.bytes_per_sequence(domain.count("prefixes", tokens, 0)) for tokens in prefixes)
+    held = (domain.count("prefixes", tokens, 0) for tokens in domain.several("prefixes", prefixes))
+    return sum(cache.bytes_per_sequence(tokens) for tokens in held)
 
 
 # ------------------------------------------------------------------------------------------------ what a hit saves
@@ -208,20 +213,24 @@ def suffix_prefill(
     Parameters
     ----------
     prompt, reused : S and H, in tokens
-    skipped_share : share of the reused tokens that the kernel really skips. 0 is a cache with hits but without gain: the kernel pads to
-        the full prompt (tenstorrent/tt-metal 44194: 95.1 % hits, and no request faster)
+    skipped_share : share of the reused tokens that the kernel really skips, rounded down to whole ones. 0 is a cache with hits but without
+        gain: the kernel pads to the full prompt (tenstorrent/tt-metal 44194: 95.1 % hits, and no request faster)
     grouping : as in :meth:`StepModel.step_s`; ``whole`` is the closed form
 
     Raises
     ------
-    DomainError : for a prompt without a token, a prefix that leaves no token to compute, or a share outside [0, 1]
+    DomainError : for a prompt without a token, a prefix that leaves no token to compute, a share outside [0, 1], or a grouping that there
+        is not
 
     Left out: looking the prefix up, fetching it from another memory, and prompts that are cut into chunks (see
     :func:`~roofplan.planner.chunked.chunked_prefill`).
     """
-    domain.probability("skipped_share", skipped_share)
-    computed = suffix_tokens(prompt, reused) + math.ceil((1 - skipped_share) * reused)
-    skipped = prompt - computed
+    domain.grouping(grouping)
+    suffix_tokens(prompt, reused)
+    # 0.7 x 10 tokens are 7, whatever a product of floats makes of it.
+    share = domain.probability("skipped_share", skipped_share)
+    skipped = min(reused, math.floor(share * reused * (1 + _ROUNDING)))
+    computed = prompt - skipped
     return SuffixPrefill(
         computed,
         float(model.step_s(0, 0, chunk=prompt, grouping=grouping)),
@@ -238,9 +247,10 @@ def suffix_floor_s(read_weight_bytes: float, prefix_bytes: float, bandwidth_byte
     ------
     DomainError : for no bandwidth, or negative bytes
     """
-    domain.not_negative("read_weight_bytes", read_weight_bytes)
-    domain.not_negative("prefix_bytes", prefix_bytes)
-    return (read_weight_bytes + prefix_bytes) / domain.positive("bandwidth_bytes_per_s", bandwidth_bytes_per_s)
+    read = domain.not_negative("read_weight_bytes", read_weight_bytes) + domain.not_negative(
+        "prefix_bytes", prefix_bytes
+    )
+    return domain.finite("floor_s", read / domain.positive("bandwidth_bytes_per_s", bandwidth_bytes_per_s))
 
 
 def realised_saving(without_s: float, measured_s: float, expected_s: float) -> float:
@@ -257,7 +267,7 @@ def realised_saving(without_s: float, measured_s: float, expected_s: float) -> f
     domain.positive("measured_s", measured_s)
     if domain.positive("expected_s", expected_s) >= without_s:
         raise DomainError("expected_s", got=expected_s, wanted=f"less than the {without_s:g} s without a cache")
-    return (without_s - measured_s) / (without_s - expected_s)
+    return domain.finite("realised saving", (without_s - measured_s) / (without_s - expected_s))
 
 
 # ------------------------------------------------------------------------------------------------ how often it happens
@@ -276,12 +286,12 @@ def zipf_popularity(items: int, exponent: float) -> tuple[float, ...]:
 
     Raises
     ------
-    DomainError : without an item, or for a negative exponent
+    DomainError : unless there are one to a million items, or for a negative exponent
 
     >>> zipf_popularity(2, 1)
     (0.6666666666666666, 0.3333333333333333)
     """
-    domain.count("items", items)
+    domain.count("items", items, 1, _MOST_ITEMS)
     domain.not_negative("exponent", exponent)
     weights = [rank**-exponent for rank in range(1, items + 1)]
     total = math.fsum(weights)
@@ -309,7 +319,7 @@ def characteristic_requests(
     Source: Che et al. 2002; Fricker, Robert, Roberts 2012 (arXiv 1202.3974). Assumes independent requests; prefixes that share a head are
     a tree and not independent, and engines free the tail blocks of a prefix first, so that the rate is an estimate.
     """
-    return _characteristic(_checked(popularity, capacity, sizes), capacity)
+    return _characteristic(*_checked(popularity, capacity, sizes))
 
 
 def lru_hit_rates(popularity: Sequence[float], capacity: float, sizes: Sequence[float] | None = None) -> HitRates:
@@ -317,10 +327,10 @@ def lru_hit_rates(popularity: Sequence[float], capacity: float, sizes: Sequence[
 
     Arguments, errors, source and assumptions are those of :func:`characteristic_requests`; first requests ever are not counted as misses.
     """
-    pairs = _checked(popularity, capacity, sizes)
-    lasting = _characteristic(pairs, capacity)
+    pairs, room = _checked(popularity, capacity, sizes)
+    lasting = _characteristic(pairs, room)
     cached = [1.0 if lasting is None else -math.expm1(-p * lasting) for p, _ in pairs]
-    asked = math.fsum(p * size for p, size in pairs)
+    asked = domain.positive("mean size", math.fsum(p * size for p, size in pairs))
     return HitRates(
         min(1.0, math.fsum(p * held for (p, _), held in zip(pairs, cached, strict=True))),
         min(1.0, math.fsum(p * size * held for (p, size), held in zip(pairs, cached, strict=True)) / asked),
@@ -333,11 +343,11 @@ def perfect_hit_rates(popularity: Sequence[float], capacity: float, sizes: Seque
     Each of the two rates is a bound of its own, with the last prefix held in part; of equal sizes and a whole capacity C it is the sum of
     the C largest p_i. Arguments and errors are those of :func:`characteristic_requests`. Assumes independent requests.
     """
-    pairs = _checked(popularity, capacity, sizes)
-    asked = math.fsum(p * size for p, size in pairs)
+    pairs, room = _checked(popularity, capacity, sizes)
+    asked = domain.positive("mean size", math.fsum(p * size for p, size in pairs))
     return HitRates(
-        _most_held([(p, size) for p, size in pairs], capacity),
-        _most_held([(p * size / asked, size) for p, size in pairs], capacity),
+        _most_held([(p, size) for p, size in pairs], room),
+        _most_held([(p * size / asked, size) for p, size in pairs], room),
     )
 
 
@@ -348,6 +358,8 @@ def _characteristic(pairs: list[tuple[float, float]], capacity: float) -> float 
     found = 0.0
     while True:
         filled = math.fsum(-size * math.expm1(-p * found) for p, size in pairs)
+        if filled >= capacity:
+            return found
         slope = math.fsum(size * p * math.exp(-p * found) for p, size in pairs)
         later = found + (capacity - filled) / slope
         if later == math.inf:  # what is missing is asked for less than once in the largest number of requests
@@ -368,14 +380,16 @@ def _most_held(gains: list[tuple[float, float]], capacity: float) -> float:
     return min(1.0, total)
 
 
-def _checked(popularity: Sequence[float], capacity: float, sizes: Sequence[float] | None) -> list[tuple[float, float]]:
-    """Pairs of popularity and size, in the domain of the hit rates."""
-    domain.distribution("popularity", popularity)
-    given = [1.0] * len(popularity) if sizes is None else sizes
-    if len(given) != len(popularity):
-        raise DomainError("sizes", got=f"{len(given)} of them", wanted=f"{len(popularity)}, one for each prefix")
-    for size in given:
-        domain.positive("sizes", size)
-    if domain.positive("capacity", capacity) < max(given):
-        raise DomainError("capacity", got=capacity, wanted=f"room for the largest prefix, {max(given):g}")
-    return list(zip(popularity, given, strict=True))
+def _checked(
+    popularity: Sequence[float], capacity: float, sizes: Sequence[float] | None
+) -> tuple[list[tuple[float, float]], float]:
+    """Pairs of popularity and size, and the capacity: checked, and in units of the largest size, so that nothing overflows."""
+    shares = domain.distribution("popularity", popularity)
+    given = (1.0,) * len(shares) if sizes is None else domain.several("sizes", sizes)
+    if len(given) != len(shares):
+        raise DomainError("sizes", got=f"{len(given)} of them", wanted=f"{len(shares)}, one for each prefix")
+    largest = max(domain.positive("sizes", size) for size in given)
+    if domain.positive("capacity", capacity) < largest:
+        raise DomainError("capacity", got=capacity, wanted=f"room for the largest prefix, {largest:g}")
+    relative = [domain.positive("size over the largest", size / largest) for size in given]
+    return list(zip(shares, relative, strict=True)), capacity / largest

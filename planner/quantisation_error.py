@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from ..errors import DomainError
 from . import domain
@@ -44,7 +44,8 @@ def quantiser_step(low: float, high: float, bits: int) -> float:
     >>> quantiser_step(0, 10, 2)
     3.3333333333333335
     """
-    return domain.not_negative("high - low", high - low) / _levels(bits)
+    span = domain.finite("high", high) - domain.finite("low", low)
+    return domain.not_negative("high - low", span) / _levels(bits)
 
 
 def quantiser_variance(step: float) -> float:
@@ -56,7 +57,8 @@ def quantiser_variance(step: float) -> float:
     ------
     DomainError : when the step is negative or not finite, or its square overflows
     """
-    return domain.finite("variance", domain.not_negative("step", step) * step / 12)
+    size = domain.not_negative("step", step)
+    return domain.finite("variance", size * size / 12)
 
 
 def signal_to_noise_db(bits: int) -> float:
@@ -140,7 +142,7 @@ def averaged_error_variance(value_error_variance: float, weights: Sequence[float
     DomainError : when the variance is negative or not finite, or the weights do not sum to one
     """
     shares = math.fsum(weight * weight for weight in domain.distribution("weights", weights))
-    return domain.not_negative("value_error_variance", value_error_variance) * shares
+    return domain.finite("variance", domain.not_negative("value_error_variance", value_error_variance) * shares)
 
 
 def expected_normal_range(count: int) -> float:
@@ -210,13 +212,15 @@ def quantise(values: ArrayLike, bits: int, per: Per, group: int = 32) -> Matrix:
 
     Raises
     ------
-    DomainError : when bits is not a whole number from 1 to 16, the array is no matrix of numbers within 1e60, or groups do not divide it
+    DomainError : when bits is not a whole number from 1 to 16, the array is no matrix of numbers within 1e60, groups do not divide it, or
+        there is no such way to group
 
     >>> quantise([[0, 1, 2, 3, 10]], 2, "token", 5).round(2).tolist()
     [[0.0, 0.0, 3.33, 3.33, 10.0]]
     """
     import numpy as np
 
+    domain.one_of("per", per, get_args(Per))
     matrix = _matrix("values", values)
     lines = matrix if per == "token" else matrix.T
     if lines.shape[1] % domain.count("group", group):
@@ -295,9 +299,15 @@ def quantised_attention_error(
 def _matrix(what: str, array: ArrayLike, rows: int | None = None, columns: int | None = None) -> Matrix:
     import numpy as np
 
-    matrix: Matrix = np.asarray(array, dtype=np.float64)
+    wanted = f"a matrix of numbers between -{_LARGEST:g} and {_LARGEST:g}"
+    try:
+        given = np.asarray(array)
+    except ValueError:
+        raise DomainError(what, got="rows of unequal lengths", wanted=wanted) from None
+    if given.dtype.kind not in "iuf":
+        raise DomainError(what, got=f"values of type {given.dtype}", wanted=wanted)
+    matrix: Matrix = given.astype(np.float64)
     if matrix.ndim != 2 or not matrix.size or not (np.abs(matrix) <= _LARGEST).all():
-        wanted = f"a matrix of numbers between -{_LARGEST:g} and {_LARGEST:g}"
         raise DomainError(what, got=f"an array of shape {matrix.shape}", wanted=wanted)
     shape = (rows or matrix.shape[0], columns or matrix.shape[1])
     if matrix.shape != shape:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A time or rate: ``bound`` is what the nominal roof allows, the others what is reached (see Efficiency)."""
+    """A time or rate: ``bound`` is what the nominal roof allows, ``expected`` what is reached, ``low`` to ``high`` holds 80 % of cases."""
 
     bound: float
     low: float
@@ -19,14 +15,16 @@ class Range:
     high: float
 
     @classmethod
-    def of(cls, figure: Callable[[int], float], better: Callable[..., float] = min) -> Range:
-        """Evaluate a figure at the four efficiencies: 0 nominal, 1 best, 2 expected, 3 worst; ``better`` is max for rates.
+    def of_time(cls, bound: float, expected: float, width: float) -> Range:
+        """A time that is reached within x/÷ ``width``; nothing is faster than the roof."""
+        expected = max(bound, expected)
+        return cls(bound, max(bound, expected / width), expected, expected * width)
 
-        Faster kernels can move a little of a request's time from one phase to another (who waits, and who interleaves), so that a single
-        phase need not be shortest at nominal rates: each value is the extreme of those that it must enclose.
-        """
-        nominal, *reached = (figure(index) for index in range(4))
-        return cls(better(nominal, *reached), min(reached), reached[1], max(reached))
+    @classmethod
+    def of_rate(cls, bound: float, expected: float, width: float) -> Range:
+        """A rate that is reached within x/÷ ``width``; nothing is faster than the roof."""
+        expected = min(bound, expected)
+        return cls(bound, expected / width, expected, min(bound, expected * width))
 
     def scaled(self, factor: float) -> Range:
         """Multiply all four values."""

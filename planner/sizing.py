@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,27 +14,25 @@ from .figures import (
     ModelFigures,
     RankFigures,
     ThroughputFigures,
-    Times,
     WorkFigures,
 )
 from .fitting import reason_against
 from .kv_cache import cache_layout
-from .latency import SteadyState, chunks, prefill_s, steady_state
+from .latency import chunks, prefill_s
 from .memory import Capacity, MemoryPlan, engine_cache, plan_capacity, plan_memory, rank_cache
-from .notices import achieved_shares, assumptions_of, main_arithmetic, overcommitted, warnings_of
+from .notices import assumptions_of, main_arithmetic, overcommitted, warnings_of
 from .parallel import SINGLE
 from .parameters import count_parameters, stored_bytes
-from .ranges import Range
 from .remedies import remedies
 from .results import Answer, Assumption, Explanation, Notice
-from .step import NOMINAL, Efficiency, StepModel
+from .step import StepModel
+from .times import times_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .deployment import Deployment
     from .logged import LoggedPart
     from .solve import Question, Solution
+    from .times import Times
 
 READING_TOKENS_PER_S = 10.0  # a fast reader takes in 5 to 10 tokens per second
 
@@ -59,7 +56,6 @@ class SizeResult(Answer):
     times: Times | None
     rank: RankFigures
     decode_batch: float  # sequences of a decode step, as in intensity and work
-    efficiencies: tuple[Efficiency, ...]
     solution: Solution | None = None  # the answer to an inverse question
     logged: tuple[LoggedPart, ...] = ()  # a start-up log beside the prediction
     remarks: tuple[Notice, ...] = ()  # what the question itself gives to warn of
@@ -219,11 +215,10 @@ def size_deployment(d: Deployment, question: Question | None = None) -> SizeResu
     parameters = count_parameters(d.model)
     plan = plan_memory(d)
     capacity = plan_capacity(d, plan)
-    efficiencies = efficiencies_of(d)
     nominal, rank = StepModel.of(d), RankFigures.of(d, parameters)
     # What the model needs, however it is divided: ranks that repeat work or hold copies do not add to it.
     whole = nominal if d.layout == SINGLE else StepModel.of(replace(d, layout=SINGLE))
-    models = tuple(nominal if efficiency is NOMINAL else nominal.at(efficiency) for efficiency in efficiencies)
+    reached = nominal if d.kernels is None else StepModel.reached(d)
     # The work of a step is shown at the batch that runs; when nothing fits, at the batch that was asked for.
     slots = capacity.max_concurrency // d.layout.dp
     running = min(d.sequences_per_replica, slots) or d.sequences_per_replica
@@ -231,7 +226,7 @@ def size_deployment(d: Deployment, question: Question | None = None) -> SizeResu
     decode = Load(batch, d.workload.mean_context)
     prefill = Load(0, 0, chunk=min(d.workload.prompt, d.max_batched_tokens))
     something_fits = plan.kv_budget_bytes >= 0 and slots > 0
-    times = _times(d, models, slots) if something_fits and d.hardware.has_rates else None
+    times = times_of(d, nominal, reached, slots) if something_fits and d.hardware.has_rates else None
     too_many = d.sequences_per_replica > slots
     return SizeResult(
         deployment=d,
@@ -247,12 +242,11 @@ def size_deployment(d: Deployment, question: Question | None = None) -> SizeResu
         max_batch_compute_bound=_compute_bound_batch(d, rank),
         intensity=_intensity(d, nominal, prefill, decode),
         work=_work(d, nominal, whole, rank, decode),
-        prefill_limit=_limit(models[2], prefill, d, fits=something_fits),
-        decode_limit=_limit(models[2], decode, d, fits=something_fits and not too_many),
+        prefill_limit=_limit(reached, prefill, d, fits=something_fits),
+        decode_limit=_limit(reached, decode, d, fits=something_fits and not too_many),
         times=times,
         rank=rank,
         decode_batch=batch,
-        efficiencies=efficiencies,
         solution=_solution(d, question),
     )
 
@@ -286,49 +280,6 @@ def kv_figures(d: Deployment) -> KvFigures:
         rank.bytes_per_token,
         engine_cache(d).bytes_per_sequence(length),
         rank.bytes_per_sequence(length),
-    )
-
-
-def efficiencies_of(d: Deployment) -> tuple[Efficiency, ...]:
-    """Nominal, best, expected and worst efficiency of a deployment."""
-    (_, bandwidth, _), (_, compute, _) = achieved_shares(d)
-    latency = d.engine.collective_latency
-    return (
-        NOMINAL,
-        Efficiency(compute.high, bandwidth.high, latency),
-        Efficiency(compute.expected, bandwidth.expected, latency),
-        Efficiency(compute.low, bandwidth.low, latency),
-    )
-
-
-def _times(d: Deployment, models: tuple[StepModel, ...], slots: int) -> Times:
-    states = tuple(
-        steady_state(model, d.workload, d.sequences_per_replica, slots, d.max_batched_tokens, d.layout.pp)
-        for model in models
-    )
-
-    def spread(figure: Callable[[SteadyState], float], better: Callable[..., float] = min) -> Range:
-        return Range.of(lambda index: figure(states[index]), better)
-
-    workload = d.workload
-    streams = workload.output > 1
-    # Replicas that the asked concurrency does not fill evenly run fewer than the fullest one.
-    running = min(workload.concurrency, d.layout.dp * states[0].running)
-    requests = spread(lambda state: running / (state.e2e_s - state.queue_s), max)
-    return Times(
-        states,
-        LatencyFigures(
-            spread(lambda state: state.ttft_s),
-            spread(lambda state: state.ttft_alone_s),
-            spread(lambda state: state.tpot_s or 0.0) if streams else None,
-            spread(lambda state: state.itl_s),
-            spread(lambda state: state.e2e_s),
-        ),
-        ThroughputFigures(
-            requests.scaled(workload.output),
-            requests.scaled(workload.length),
-            spread(lambda state: 1 / (state.tpot_s or math.inf), max) if streams else None,
-        ),
     )
 
 

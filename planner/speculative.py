@@ -4,7 +4,8 @@ Costs count in plain decode steps of the target; :mod:`~roofplan.planner.specula
 as cumulative rates or as tokens per round (:mod:`~roofplan.planner.acceptance`; for trees :mod:`~roofplan.planner.draft_trees`).
 
 Special drafters are arguments of the same forms (formula F11.9): self-speculation costs the share of the layers that it runs, lookup in
-the prompt costs nothing, one MTP head is a single draft of high acceptance.
+the prompt costs nothing (:mod:`~roofplan.planner.lookup_drafts` when it does not always find something), one MTP head is a single draft of
+high acceptance.
 
 Symbols: k drafts per round, E tokens per round, c_d draft step / target step, v verification / target step.
 Sources: formulas F11.5, F11.9, F11.11; Leviathan et al. 2023 (arXiv 2211.17192); DeepSeek-V3 report (arXiv 2412.19437).
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import DomainError
 from . import domain
-from .acceptance import alpha_from_tokens, check_drafts, check_expected, expected_by_drafts, expected_tokens
+from .acceptance import alpha_from_tokens, expected_by_drafts, expected_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,9 +42,8 @@ def round_cost(drafts: int, draft_cost: float, verify_ratio: float = 1.0) -> flo
     ------
     DomainError : for drafts outside 0 to 1000, negative costs, or a verification that costs nothing
     """
-    check_drafts(drafts)
-    domain.not_negative("draft_cost", draft_cost)
-    return domain.positive("cost of a round", drafts * draft_cost + domain.positive("verify_ratio", verify_ratio))
+    drafting = domain.drafts(drafts) * domain.not_negative("draft_cost", draft_cost)
+    return domain.positive("cost of a round", drafting + domain.positive("verify_ratio", verify_ratio))
 
 
 def speedup(tokens: float, drafts: int, draft_cost: float, verify_ratio: float = 1.0) -> float:
@@ -62,7 +62,7 @@ def speedup(tokens: float, drafts: int, draft_cost: float, verify_ratio: float =
     2.401143
     """
     cost = round_cost(drafts, draft_cost, verify_ratio)
-    return domain.positive("speedup", check_expected(tokens, drafts) / cost)
+    return domain.positive("speedup", domain.tokens_per_round(tokens, drafts) / cost)
 
 
 def speedup_of_times(tokens: float, round_s: float, step_s: float) -> float:
@@ -75,8 +75,8 @@ def speedup_of_times(tokens: float, round_s: float, step_s: float) -> float:
     >>> round(speedup_of_times(1.75, 98.7e-3, 37.7e-3), 3)
     0.668
     """
-    domain.at_least("tokens", tokens, 1)
-    return domain.positive("speedup", tokens * domain.positive("step_s", step_s) / domain.positive("round_s", round_s))
+    plain_s = domain.at_least("tokens", tokens, 1) * domain.positive("step_s", step_s)
+    return domain.positive("speedup", plain_s / domain.positive("round_s", round_s))
 
 
 def implied_round_cost(tokens: float, reported_speedup: float) -> float:
@@ -99,8 +99,9 @@ def one_more_draft_helps(alpha: float, drafts: int, draft_cost: float, verify_ra
     ------
     DomainError : for alpha outside [0, 1], drafts outside 0 to 1000, negative costs, or a verification that costs nothing
     """
-    now = draft_cost * expected_tokens(alpha, drafts)
-    return alpha ** (drafts + 1) * round_cost(drafts, draft_cost, verify_ratio) - now > TIE * now
+    cost = round_cost(drafts, draft_cost, verify_ratio)
+    now = domain.finite("c_d E", draft_cost * expected_tokens(alpha, drafts))
+    return alpha ** (drafts + 1) * cost - now > TIE * now
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,19 +124,30 @@ def best_drafts(rates: Sequence[float], draft_cost: float, verify_ratios: Sequen
     ------
     DomainError : for rates outside [0, 1] or rising ones, negative costs, or another number of verify ratios than of rates
     """
-    ratios = [1.0] * len(rates) if verify_ratios is None else verify_ratios
-    if len(ratios) != len(rates):
-        raise DomainError("verify_ratios", got=len(ratios), wanted=f"{len(rates)}, one for each rate")
     tokens = expected_by_drafts(rates)
+    most = len(tokens) - 1
+    ratios = (1.0,) * most if verify_ratios is None else domain.several("verify_ratios", verify_ratios)
+    if len(ratios) != most:
+        raise DomainError("verify_ratios", got=len(ratios), wanted=f"{most}, one for each rate")
     speedups = [1.0, *(speedup(tokens[k], k, draft_cost, ratio) for k, ratio in enumerate(ratios, 1))]
     best = first_best(speedups)
     return BestDrafts(best, speedups[best])
 
 
 def first_best(values: Iterable[float]) -> int:
-    """Index of the largest value; the first of those that differ by rounding only."""
+    """Index of the largest speed-up, argmax_k Sp(k); the first of those that differ by less than 1e-12 of it (formula F11.5).
+
+    Raises
+    ------
+    DomainError : without a value, or for a negative one
+
+    >>> first_best([1.0, 1.25, 1.25 * (1 + 1e-15)])
+    1
+    """
     best, largest = 0, 0.0
-    for index, value in enumerate(values):
+    given = [domain.not_negative("speedup", value) for value in domain.several("values", values)]
+    domain.count("values", len(given))
+    for index, value in enumerate(given):
         if value > largest * (1 + TIE):
             best, largest = index, value
     return best
@@ -150,7 +162,7 @@ def break_even_acceptance(drafts: int, draft_cost: float, verify_ratio: float = 
     ------
     DomainError : without a draft, for negative costs, or a verification that costs nothing
     """
-    cost = round_cost(check_drafts(drafts, 1), draft_cost, verify_ratio)
+    cost = round_cost(domain.drafts(drafts, 1), draft_cost, verify_ratio)
     if cost >= drafts + 1:
         return None
     return alpha_from_tokens(max(1.0, cost), drafts) if cost > 1 else 0.0
@@ -163,8 +175,8 @@ def break_even_verify_ratio(tokens: float, drafts: int, draft_cost: float) -> fl
     ------
     DomainError : for E outside [1, k + 1], drafts outside 0 to 1000, or negative costs
     """
-    check_drafts(drafts)
-    return check_expected(tokens, drafts) - drafts * domain.not_negative("draft_cost", draft_cost)
+    drafting = domain.drafts(drafts) * domain.not_negative("draft_cost", draft_cost)
+    return domain.finite("verify_ratio", domain.tokens_per_round(tokens, drafts) - drafting)
 
 
 def mean_rounds(tokens: float, output: int) -> float:
@@ -230,7 +242,7 @@ def speculation_memory(
     ------
     DomainError : for negative counts or bytes, or no sequence
     """
-    check_drafts(drafts)
+    domain.drafts(drafts)
     domain.count("sequences", sequences)
     domain.count("tokens", tokens, 0)
     domain.count("draft_weights_bytes", draft_weights_bytes, 0)

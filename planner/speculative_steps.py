@@ -273,7 +273,7 @@ def with_repeated_experts(target: StepModel, repeat: float) -> StepModel:
     domain.probability("repeat", repeat)
 
     operators = tuple(replace(each, repeat=repeat) if isinstance(each, Experts) else each for each in target.operators)
-    return StepModel(operators, target.nominal, target.efficiency)
+    return replace(target, operators=operators)
 
 
 def early_exit(d: Deployment, layers: int) -> Deployment:

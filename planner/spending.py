@@ -7,11 +7,10 @@ Sources: formulas F13.8, F13.9; the published day of deepseek-ai/open-infra-inde
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .domain import at_least, not_negative, positive
+from .domain import at_least, finite, not_negative, pairs, positive, total
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,14 +25,13 @@ def usd_per_million_tokens(usd_per_hour: float, tokens_per_s: float) -> float:
 
     Raises
     ------
-    DomainError : for a negative price or a rate that is not positive
+    DomainError : for a negative price, a rate that is not positive, or a cost that no floating-point number holds
 
     >>> round(usd_per_million_tokens(8 * 2.0, 14800), 6)
     0.3003
     """
-    return (
-        not_negative("usd_per_hour", usd_per_hour) * _MILLION / (_S_PER_HOUR * positive("tokens_per_s", tokens_per_s))
-    )
+    dollars = not_negative("usd_per_hour", usd_per_hour) * _MILLION
+    return finite("usd", dollars / (_S_PER_HOUR * positive("tokens_per_s", tokens_per_s)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +58,9 @@ def token_costs(usd_per_hour: float, input_tokens_per_s: float, output_tokens_pe
         return usd_per_million_tokens(usd_per_hour, tokens_per_s) if tokens_per_s else None
 
     not_negative("usd_per_hour", usd_per_hour)
-    not_negative("input_tokens_per_s", input_tokens_per_s)
-    not_negative("output_tokens_per_s", output_tokens_per_s)
-    return TokenCosts(
-        cost(input_tokens_per_s), cost(output_tokens_per_s), cost(input_tokens_per_s + output_tokens_per_s)
-    )
+    taken = not_negative("input_tokens_per_s", input_tokens_per_s)
+    made = not_negative("output_tokens_per_s", output_tokens_per_s)
+    return TokenCosts(cost(taken), cost(made), cost(taken + made))
 
 
 def servers_busy(loads: Iterable[tuple[float, float]]) -> float:
@@ -78,7 +74,9 @@ def servers_busy(loads: Iterable[tuple[float, float]]) -> float:
     ------
     DomainError : for a negative load or a server's rate that is not positive
     """
-    return math.fsum(not_negative("load", load) / positive("rate", rate) for load, rate in loads)
+    return total(
+        "servers", (not_negative("load", load) / positive("rate", rate) for load, rate in pairs("loads", loads))
+    )
 
 
 def usd_of_devices(devices: float, usd_per_device_hour: float, hours: float) -> float:
@@ -88,8 +86,8 @@ def usd_of_devices(devices: float, usd_per_device_hour: float, hours: float) -> 
     ------
     DomainError : for a negative number
     """
-    not_negative("devices", devices)
-    return devices * not_negative("usd_per_device_hour", usd_per_device_hour) * not_negative("hours", hours)
+    price = not_negative("usd_per_device_hour", usd_per_device_hour) * not_negative("hours", hours)
+    return finite("usd", not_negative("devices", devices) * price)
 
 
 def usd_of_tokens(sales: Iterable[tuple[float, float]]) -> float:
@@ -103,8 +101,12 @@ def usd_of_tokens(sales: Iterable[tuple[float, float]]) -> float:
     ------
     DomainError : for a negative number
     """
-    return math.fsum(
-        not_negative("tokens", tokens) / _MILLION * not_negative("usd_per_million", price) for tokens, price in sales
+    return total(
+        "usd",
+        (
+            not_negative("tokens", tokens) / _MILLION * not_negative("usd_per_million", price)
+            for tokens, price in pairs("sales", sales)
+        ),
     )
 
 
@@ -115,7 +117,7 @@ def margin(income_usd: float, cost_usd: float) -> float:
     ------
     DomainError : for a negative income or a cost that is not positive
     """
-    return not_negative("income_usd", income_usd) / positive("cost_usd", cost_usd) - 1
+    return finite("margin", not_negative("income_usd", income_usd) / positive("cost_usd", cost_usd) - 1)
 
 
 def joules_per_token(power_w: float, tokens_per_s: float, overhead: float = 1.0) -> float:
@@ -133,8 +135,8 @@ def joules_per_token(power_w: float, tokens_per_s: float, overhead: float = 1.0)
     >>> joules_per_token(700, 32 / 0.010)
     0.21875
     """
-    at_least("overhead", overhead, 1)
-    return not_negative("power_w", power_w) * overhead / positive("tokens_per_s", tokens_per_s)
+    drawn = not_negative("power_w", power_w) * at_least("overhead", overhead, 1)
+    return finite("joules", drawn / positive("tokens_per_s", tokens_per_s))
 
 
 def kwh_per_million_tokens(joules: float) -> float:
@@ -147,4 +149,4 @@ def kwh_per_million_tokens(joules: float) -> float:
     >>> kwh_per_million_tokens(3.6)
     1.0
     """
-    return not_negative("joules", joules) * _MILLION / _J_PER_KWH
+    return finite("kwh", not_negative("joules", joules) * _MILLION / _J_PER_KWH)

@@ -12,16 +12,21 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import DomainError
-from .domain import at_least, count, distribution, not_negative, positive, probability
+from .domain import at_least, count, distribution, finite, not_negative, positive, probability, several, total
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 _CONTINUOUS_FROM = 1000  # mean tokens from which a geometric length is summed as an integral
+_ADDED_UP_TO = 1000  # terms of a harmonic number; beyond, an expansion is exact to rounding
+_EULER = 0.5772156649015329
+_MOST_STEPS = 10**6  # of a run, step by step, and of its slots
 _NEGLIGIBLE = 1e-17  # smaller terms do not change the sum
 _NORMAL_REACH = 12  # standard deviations beyond which a normal density is nothing
 _NORMAL_STEP = 1 / 64
@@ -47,8 +52,10 @@ def static_utilization(lengths: Mapping[int, float], batch: int) -> float:
     0.8
     """
     count("batch", batch)
+    if not isinstance(lengths, Mapping):
+        raise DomainError("lengths", got=lengths, wanted="the probability of each length")
     ordered = sorted(count("lengths", length) for length in lengths)
-    distribution("lengths", list(lengths.values()))
+    distribution("lengths", lengths.values())
     longest, below = 0.0, 0.0
     for length in ordered:
         # Rounding may carry a sum of probabilities past one.
@@ -65,7 +72,7 @@ def geometric_utilization(mean_tokens: float, batch: int) -> float:
 
     Raises
     ------
-    DomainError : for a mean or a batch below one
+    DomainError : for a mean or a batch below one, or a longest length that no floating-point number holds
 
     >>> round(geometric_utilization(200, 8), 6)
     0.36852
@@ -79,7 +86,7 @@ def geometric_utilization(mean_tokens: float, batch: int) -> float:
         # The next term is below 1e-11 of a token.
         rate = -math.log1p(-1 / mean_tokens)
         longest = harmonic(batch) / rate + 1 / 2 + (rate / 12 if batch == 1 else 0)
-    return _share(mean_tokens, longest)
+    return _share(mean_tokens, finite("longest length", longest))
 
 
 def _geometric_survival(q: float, batch: int) -> Iterator[float]:
@@ -107,11 +114,15 @@ def exponential_utilization(batch: int) -> float:
 def harmonic(batch: int) -> float:
     """Mean of the longest of B exponential lengths over the mean length, H_B = 1 + 1/2 + … + 1/B (formula F8.1).
 
+    Beyond a thousand terms by Euler and Maclaurin, ln B + gamma + 1 / (2 B) - 1 / (12 B^2), whose next term is below 1e-14.
+
     Raises
     ------
     DomainError : for a batch below one
     """
-    return math.fsum(1 / k for k in range(1, count("batch", batch) + 1))
+    if count("batch", batch) <= _ADDED_UP_TO:
+        return math.fsum(1 / k for k in range(1, batch + 1))
+    return math.log(batch) + _EULER + 1 / (2 * batch) - 1 / (12 * batch * batch)
 
 
 def lognormal_utilization(sigma: float, batch: int) -> float:
@@ -186,7 +197,7 @@ def greatest_gain(utilization: float) -> float:
     >>> greatest_gain(0.4)
     2.5
     """
-    return 1 / positive("utilization", probability("utilization", utilization))
+    return finite("gain", 1 / positive("utilization", probability("utilization", utilization)))
 
 
 # ------------------------------------------------------------------------------------------------ given lengths, step by step
@@ -212,10 +223,14 @@ class SlotRun:
     def duration_s(self, step_s: Callable[[int], float]) -> float:
         """Time of all steps, of which each takes as long as its live sequences need.
 
+        Raises
+        ------
+        DomainError : when a step takes a time that is negative or no number
+
         >>> static_run([8, 1, 2, 1, 3, 1], 2).duration_s(lambda live: 0.01 + 0.001 * live)
         0.146
         """
-        return math.fsum(step_s(live) for live in self.live)
+        return total("duration_s", (not_negative("step_s", step_s(live)) for live in self.live))
 
 
 def static_run(lengths: Sequence[int], slots: int) -> SlotRun:
@@ -228,16 +243,16 @@ def static_run(lengths: Sequence[int], slots: int) -> SlotRun:
 
     Raises
     ------
-    DomainError : without sequences, or for lengths or slots below one
+    DomainError : without sequences, for lengths or slots below one, or more than a million steps or slots
 
     >>> run = static_run([8, 1, 2, 1, 3, 1], 2)
     >>> run.steps, run.utilization
     (13, 0.6153846153846154)
     """
-    _check_run(lengths, slots)
-    batches = [lengths[first : first + slots] for first in range(0, len(lengths), slots)]
-    live = (sum(length > step for length in batch) for batch in batches for step in range(max(batch)))
-    return SlotRun(slots, tuple(live))
+    waiting = _checked_lengths(lengths, slots)
+    batches = [waiting[first : first + slots] for first in range(0, len(waiting), slots)]
+    _check_steps(sum(max(batch) for batch in batches))
+    return SlotRun(slots, tuple(live for batch in batches for live in _beyond(batch)))
 
 
 def continuous_run(lengths: Sequence[int], slots: int) -> SlotRun:
@@ -251,17 +266,30 @@ def continuous_run(lengths: Sequence[int], slots: int) -> SlotRun:
     >>> run.steps, run.utilization
     (8, 1.0)
     """
-    _check_run(lengths, slots)
+    waiting = _checked_lengths(lengths, slots)
     free_at = [0] * slots  # the step at which each slot is free, as a heap
-    for length in lengths:
+    for length in waiting:
         heapq.heapreplace(free_at, free_at[0] + length)
+    _check_steps(max(free_at))
     # Slots never stand empty while sequences wait: a slot works from the start until it is free for good.
-    return SlotRun(slots, tuple(sum(end > step for end in free_at) for step in range(max(free_at))))
+    return SlotRun(slots, tuple(_beyond(free_at)))
 
 
-def _check_run(lengths: Sequence[int], slots: int) -> None:
-    count("slots", slots)
-    for length in lengths:
-        count("lengths", length)
-    if not lengths:
+def _beyond(ends: Sequence[int]) -> Iterator[int]:
+    """For each step until the last end, how many ends are still to come."""
+    ended, left = Counter(ends), len(ends)
+    for step in range(max(ends)):
+        left -= ended[step]
+        yield left
+
+
+def _checked_lengths(lengths: Sequence[int], slots: int) -> tuple[int, ...]:
+    count("slots", slots, 1, _MOST_STEPS)
+    checked = tuple(count("lengths", length) for length in several("lengths", lengths))
+    if not checked:
         raise DomainError("lengths", got="no sequence", wanted="at least one")
+    return checked
+
+
+def _check_steps(steps: int) -> None:
+    count("steps", steps, 1, _MOST_STEPS)

@@ -9,17 +9,21 @@ Left out: batching (one sequence), the memory that the cache takes.
 
 from __future__ import annotations
 
-import math
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import DomainError
 from .batching import textbook_step_s
-from .domain import count, positive
+from .domain import count, finite, positive
+from .domain import grouping as checked_grouping
 from .flop import attention_flop, causal_pairs, linear_flop
 
 if TYPE_CHECKING:
     from .step import Grouping, StepModel
+
+
+_MOST_OUTPUT = 2**20  # tokens that a step model is asked about one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +88,10 @@ def generation_flop(
     count("output", output)
     count("block_parameters", block_parameters)
     count("head_parameters", head_parameters)
-    count("num_heads", num_heads)
-    count("head_dim", head_dim)
     count("layers", layers)
-    if window is not None:
-        count("window", window)
     tokens_without, tokens_with = _passes(prompt, output)
-    pairs_without = sum(causal_pairs(prompt + made, window=window) for made in range(output))
-    pairs_with = causal_pairs(tokens_with, window=window)
+    pairs_with = causal_pairs(count("prompt and output", tokens_with), window=window)
+    pairs_without = _pairs_of_passes(tokens_with, window) - _pairs_of_passes(prompt - 1, window)
 
     def flop(tokens: int, pairs: int) -> int:
         products = linear_flop(block_parameters, head_parameters, tokens, logit_positions=output)
@@ -114,7 +114,8 @@ def textbook_generation_s(
 
     Raises
     ------
-    DomainError : for a prompt or an output below one, negative parameters, or weights or a rate that are not above zero
+    DomainError : for a prompt or an output below one, negative parameters, weights or a rate that are not above zero, or a time that no
+        floating-point number holds
 
     >>> round(textbook_generation_s(1, 512, 14e9, 7e9, 312e12, 2e12).ratio, 6)
     1.795598
@@ -126,8 +127,13 @@ def textbook_generation_s(
     def pass_s(tokens: int) -> float:
         return textbook_step_s(tokens, weight_bytes, parameters, 0, peak_flop_per_s, bandwidth_bytes_per_s)
 
-    without_cache = math.fsum(pass_s(prompt + made) for made in range(output))
-    return CacheSaving(without_cache, pass_s(prompt) + (output - 1) * pass_s(1))
+    # Short passes take the time of the weights; from then on time grows evenly, so that the mean of the ends is that of all between.
+    lengths = range(prompt, count("prompt and output", prompt + output))
+    short = bisect_right(lengths, pass_s(0), key=pass_s)
+    growing = (pass_s(lengths[short]) + pass_s(lengths[-1])) / 2 if short < output else 0.0
+    without_cache = finite("seconds", short * pass_s(0) + (output - short) * growing)
+    with_cache = finite("seconds", pass_s(prompt) + (output - 1) * pass_s(1))
+    return CacheSaving(without_cache, positive("seconds with a cache", with_cache))
 
 
 def generation_s(model: StepModel, prompt: int, output: int, grouping: Grouping = "operators") -> CacheSaving:
@@ -138,16 +144,25 @@ def generation_s(model: StepModel, prompt: int, output: int, grouping: Grouping 
 
     Raises
     ------
-    DomainError : for a prompt or an output below one
+    DomainError : for a prompt below one, an output outside 1 to 1048576, or a grouping that there is not
     """
     import numpy as np
 
-    lengths = np.arange(count("prompt", prompt), prompt + count("output", output), dtype=float)
+    checked_grouping(grouping)
+    lengths = count("prompt", prompt) + np.arange(count("output", output, 1, _MOST_OUTPUT), dtype=float)
     passes = model.step_s(0, 0, chunk=lengths, grouping=grouping)
     steps = model.step_s(1, lengths[1:], grouping=grouping)
-    return CacheSaving(float(passes.sum()), float(passes[0] + steps.sum()))
+    return CacheSaving(positive("seconds", float(passes.sum())), positive("seconds", float(passes[0] + np.sum(steps))))
 
 
 def _passes(prompt: int, output: int) -> tuple[int, int]:
     """Tokens that pass through the model without a cache and with one."""
     return output * prompt + output * (output - 1) // 2, prompt + output - 1
+
+
+def _pairs_of_passes(longest: int, window: int | None) -> int:
+    """Query-key pairs of passes over 1, 2, … tokens: the sum of causal_pairs(n), whose terms are triangular up to the window."""
+    inside = longest if window is None else min(longest, window)
+    beyond, cap = longest - inside, inside
+    whole = inside * (inside + 1) * (inside + 2) // 6
+    return whole + beyond * (cap * (cap + 1) // 2) + cap * beyond * (beyond + 1) // 2

@@ -109,10 +109,16 @@ def _remarks(r: SizeResult) -> tuple[str, ...]:
         remarks += [f"to make it fit: {remedy}" for remedy in r.remedies]
     if r.times is not None:
         remarks.append(
-            "TTFT is in steady state at this concurrency, waiting included; 'alone' is one request on an idle server."
+            "TTFT in steady state: requests come one by one, waiting included; when all begin together: the mean of such a burst;"
+            " alone: one request on an idle server."
         )
+        if r.times.load.waiting:
+            load = r.times.load
+            remarks.append(
+                f"queueing for memory: {show_count(load.waiting)} requests of a replica wait, {show_time(load.queue_s)} each."
+            )
         remarks.append(
-            "roof: the bound at nominal rates. low to high: the spread of rates that kernels reach. --explain shows the work."
+            "roof: the bound at nominal rates. low to high: 80 % of cases. --explain shows the work and where the width comes from."
         )
     return tuple(remarks)
 
@@ -213,7 +219,8 @@ def _speed(r: SizeResult) -> Section:
     latency, rate = r.times.latency, r.times.throughput
     reading = {True: ", faster than reading (10 tokens/s)", False: ", slower than reading (10 tokens/s)", None: ""}
     rows = (
-        _spread("TTFT", latency.ttft_s, show_time),
+        _spread("TTFT in steady state", latency.ttft_s, show_time),
+        _spread("TTFT when all begin together", latency.ttft_burst_s, show_time),
         _spread("TTFT alone", latency.ttft_alone_s, show_time),
         _spread("TPOT", latency.tpot_s, show_time),
         _spread("ITL without a prefill", latency.itl_s, show_time),

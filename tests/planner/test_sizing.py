@@ -194,9 +194,9 @@ def test_a_device_without_rates_gets_memory_and_no_times() -> None:
     result = roofplan.size("gpt2", "apple-m5-pro", prompt=500, output=10)
     said = result.to_dict()
     assert result.fits
-    assert said["result"]["latency"] == dict.fromkeys(("ttft_s", "ttft_alone_s", "tpot_s", "itl_s", "e2e_s")) | {
-        "reason": "no_dense_rate"
-    }
+    assert said["result"]["latency"] == dict.fromkeys(
+        ("ttft_s", "ttft_alone_s", "ttft_burst_s", "tpot_s", "itl_s", "e2e_s")
+    ) | {"reason": "no_dense_rate"}
     assert said["result"]["bottleneck"] == {"prefill": None, "decode": None}
     assert said["result"]["capacity"]["max_batch_compute_bound_reason"] == "no_dense_rate"
     assert [notice.code for notice in result.warnings] == ["no_dense_rate"]
@@ -220,7 +220,7 @@ def test_assumptions_vanish_when_they_are_given() -> None:
     names = {assumption.name for assumption in given_all.assumptions}
     assert not names & {"memory_utilization", "activation_bytes", "runtime_bytes"}
     usual = {assumption.name for assumption in roofplan.size("llama-3.1-8b", "h100").assumptions}
-    assert usual >= {"memory_utilization", "activation_bytes", "runtime_bytes", "bandwidth_share", "compute_share"}
+    assert usual >= {"memory_utilization", "activation_bytes", "runtime_bytes", "gemm.bandwidth_share", "host_per_step_s"}
     assert all(assumption.source for assumption in given_all.assumptions)
 
 

@@ -34,7 +34,7 @@ CONTRACT = {
         "free_bytes",
     },
     "capacity": {"kv_tokens", "max_concurrency", "max_context", "max_batch_compute_bound"},
-    "latency": {"ttft_s", "ttft_alone_s", "tpot_s", "itl_s", "e2e_s"},
+    "latency": {"ttft_s", "ttft_alone_s", "ttft_burst_s", "tpot_s", "itl_s", "e2e_s"},
     "throughput": {"output_tokens_per_s", "total_tokens_per_s", "per_user_tokens_per_s"},
     "intensity": {"prefill_flop_per_byte", "decode_flop_per_byte", "ridge_flop_per_byte"},
     "bottleneck": {"prefill", "decode"},

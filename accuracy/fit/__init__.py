@@ -1,0 +1,1 @@
+"""Fits of the kernel constants of ``hardware/kernels/*.yaml`` on measured tables."""

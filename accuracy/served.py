@@ -1,0 +1,188 @@
+"""Predictions of served requests: the deployment, launch and client of a published row, through the closed form or the simulation."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ..planner.evidence import evidence_of
+from ..planner.load import Server, Traffic, closed_loop
+from ..planner.memory import plan_memory, rank_cache
+from ..planner.simulator import core
+from ..planner.step import StepModel
+from ..planner.times import places_of
+from .serving import deployment_of, settings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..engines.timing import Scheduling
+    from ..planner.deployment import Deployment
+    from .serving import ServingRow
+    from .serving_settings import ClientSettings, LaunchSettings
+
+LEAST_CACHE = 0.04  # of memory: such servers were run where weights and what is subtracted leave less by our count
+_OPEN_LOOP_REQUESTS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Predicted means of one row in seconds, and the widths of their 80 % ranges."""
+
+    ttft_s: float
+    tpot_s: float
+    width: float
+    first_token_width: float
+    waiting: float  # share of the clients that queue for a place
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A row as a deployment under a client, with how the server was launched."""
+
+    deployment: Deployment
+    client: ClientSettings
+    launch: LaunchSettings
+    scheduling: Scheduling
+    places: int
+    row: ServingRow
+
+
+def case_of(row: ServingRow) -> Case:
+    """Put a row's deployment, client and launch together.
+
+    Raises
+    ------
+    RoofplanError : for a row that names what nothing describes
+    """
+    settings = settings_of(row)
+    d = deployment_of(row, settings)
+    launch = settings.launch
+    scheduling = replace(
+        d.engine.scheduling,
+        poll_steps=launch.poll_steps,
+        hold_steps=launch.hold_steps,
+        hold_share=launch.hold_tokens,
+        look_ahead=d.engine.scheduling.look_ahead if launch.look_ahead is None else launch.look_ahead,
+    )
+    return Case(d, settings.client, launch, scheduling, _places(d), row)
+
+
+def _places(d: Deployment) -> int:
+    """Requests of a replica that run at a time: what the plan says, but at least what a small part of memory would hold."""
+    cache = rank_cache(d).bytes_per_sequence(d.workload.length)
+    least = int(LEAST_CACHE * plan_memory(d).total_bytes // max(1, cache))
+    return max(1, places_of(d), min(least, d.max_num_seqs or least))
+
+
+def predict(
+    case: Case, step: Callable[[Deployment], StepModel] = StepModel.reached, *, simulate: bool = False
+) -> Served:
+    """Predict the means that the client of a row saw.
+
+    Parameters
+    ----------
+    step : how the step model of a deployment is made
+    simulate : send the client's requests through the event simulation; open loops always are
+    """
+    d, model = case.deployment, step(case.deployment)
+    evidence = evidence_of(d)
+    clients = case.row.concurrency
+    if clients is None or simulate:
+        ttft, tpot, waiting = _simulated(case, model)
+    else:
+        state = closed_loop(_server(case, model), _traffic(case, clients))
+        ttft, tpot, waiting = state.ttft_s, state.tpot_s, state.waiting / max(1, state.waiting + state.running)
+    return Served(ttft, tpot, evidence.width, evidence.first_token_width, waiting)
+
+
+def _server(case: Case, model: StepModel) -> Server:
+    d = case.deployment
+    return Server(
+        model=model, scheduling=case.scheduling, budget=d.max_batched_tokens, places=case.places, stages=d.layout.pp
+    )
+
+
+def _traffic(case: Case, clients: int) -> Traffic:
+    client = case.client
+    return Traffic(
+        case.row.isl * (client.length_from + client.length_to) / 2,
+        case.row.osl * (client.length_from + client.length_to) / 2,
+        max(1, round(clients / case.deployment.layout.dp)),
+        client.length_from / client.length_to,
+        client.waves or 1,
+    )
+
+
+# ------------------------------------------------------------------------------------------------ simulation
+
+
+def _simulated(case: Case, model: StepModel) -> tuple[float, float, float]:
+    replicas = case.deployment.layout.dp
+    policy = _policy(case)
+    step_s = _step_of(model)
+    row, client = case.row, case.client
+    if row.concurrency is None:
+        requests = _open_loop(row.isl, row.osl, row.request_rate or math.inf, client.length_sigma or 0.0)
+        outcome = core.open_loop(requests, policy, step_s)
+    else:
+        clients = max(1, round(row.concurrency / replicas))
+        requests = _closed_loop(
+            row.isl, row.osl, clients * (client.waves or 1), client.length_from, client.length_to, client.seed or 0
+        )
+        outcome = core.closed_loop(requests, clients, policy, step_s)
+    waiting = sum(outcome.queued_s) / max(1e-12, sum(outcome.e2e_s))
+    return outcome.mean_ttft_s, outcome.mean_tpot_s or 0.0, waiting
+
+
+def _policy(case: Case) -> core.Policy:
+    d, scheduling = case.deployment, case.scheduling
+    whole = scheduling.admission == "whole_prompts" and case.row.isl > d.max_batched_tokens
+    return core.Policy(
+        admission="mixed" if whole else scheduling.admission,
+        budget=d.max_batched_tokens,
+        slots=case.places,
+        reserved_output=scheduling.reserved_output,
+        look_ahead=scheduling.look_ahead,
+        output_lag=scheduling.output_lag,
+        request_overhead_s=scheduling.request_overhead,
+        tokenise_s_per_token=scheduling.tokenise_per_token,
+        poll_steps=scheduling.poll_steps,
+        hold_steps=scheduling.hold_steps,
+        hold_tokens=round(scheduling.hold_share * d.max_batched_tokens) if scheduling.hold_steps else 0,
+    )
+
+
+def _step_of(model: StepModel) -> core.StepTime:
+    def step_s(decoders: int, context: float, chunk: int, past: float, pieces: int, /) -> float:
+        return float(model.step_s(decoders, context, chunk=chunk, past=past, pieces=max(1, pieces)))
+
+    return step_s
+
+
+@functools.lru_cache(maxsize=64)
+def _closed_loop(
+    prompt: int, output: int, count: int, least: float, most: float, seed: int
+) -> tuple[core.Request, ...]:
+    """Uniform lengths as the client draws them: first all prompts, then all outputs."""
+    import numpy as np
+
+    draw = np.random.RandomState(seed)
+    lengths = [draw.randint(int(least * size), int(most * size) + 1, count) for size in (prompt, output)]
+    return tuple(core.Request(max(1, int(p)), max(1, int(o))) for p, o in zip(*lengths, strict=True))
+
+
+@functools.lru_cache(maxsize=64)
+def _open_loop(prompt: int, output: int, rate: float, sigma: float) -> tuple[core.Request, ...]:
+    """Poisson arrivals, and log-normal lengths around the means."""
+    import numpy as np
+
+    draw = np.random.RandomState(0)
+    count = _OPEN_LOOP_REQUESTS
+    lengths = [size * np.exp(draw.normal(-sigma * sigma / 2, sigma, count)) for size in (prompt, output)]
+    sent = np.cumsum(draw.exponential(1 / rate, count)) if math.isfinite(rate) else np.zeros(count)
+    return tuple(
+        core.Request(max(1, round(p)), max(1, round(o)), float(at)) for p, o, at in zip(*lengths, sent, strict=True)
+    )

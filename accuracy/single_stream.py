@@ -1,0 +1,212 @@
+"""Single streams: what was measured of llama.cpp (CUDA, Metal, Vulkan, CPU), beside what the constants of :mod:`.streams` predict.
+
+Rows of ``data/speed.csv``: ``tg`` rows generate from an empty context, so that the mean context is half of the output, or from the depth
+that they state; ``pp`` rows compute prompts in micro-batches. Devices that share the layers add no speed to generation. Sizes of weights
+and caches are the planner's own; a file type of llama.cpp is counted by its rules.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .. import api, engines
+from ..errors import RoofplanError
+from ..models.spec import Moe
+from ..planner.costs import Experts, Load
+from ..planner.formats import main_class
+from ..planner.operators import build_operators
+from . import names
+from .metrics import Comparison
+from .streams import Stream, Work, constants, decode_s, prompt_s, published
+from .truth import TruthRow, read_truth
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from ..hardware.spec import HardwareSpec
+    from ..planner.costs import Amount
+    from ..planner.deployment import Deployment
+
+SERIES = ("LCXJ", "LCAP", "LCCP", "LCCU", "LCGO", "LCM2", "LCPR", "LCSP", "LCVK", "GEER")
+COLUMNS = (
+    *("id", "engine_version", "model", "weights_dtype", "gpu", "gpu_count", "isl", "osl"),
+    *("batch_or_concurrency", "metric", "value", "notes"),
+)
+PROMPT, TOTAL = "prefill_tok_s", "output_tok_s_total"
+
+_MICRO_BATCH = 512  # tokens that llama.cpp computes at once by default
+_CHAT_CONTEXT = 128  # tokens of a chat whose length is not stated ("short prompt")
+_SIXTEEN = 16
+_DEPTH = re.compile(r"at depth (\d{1,6})")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A row of a benchmark: the class of its device, what was done, and how many tokens count as the measured rate's."""
+
+    truth: TruthRow
+    device: HardwareSpec
+    stream: Stream
+    bits: int
+    work: Work
+    counted: float
+
+    @property
+    def is_prompt(self) -> bool:
+        """Whether prompt tokens were measured."""
+        return self.truth.text("metric") == PROMPT
+
+    @property
+    def measured_s(self) -> float:
+        """Seconds that the measured rate means."""
+        return self.counted / (self.truth.number("value") or math.nan)
+
+    @property
+    def formula(self) -> Callable[[Work, Mapping[str, Amount]], Amount]:
+        """The seconds of such a row as a function of work and constants."""
+        return prompt_s if self.is_prompt else decode_s
+
+    def predicted_s(self, c: Mapping[str, Amount] | None = None) -> Amount:
+        """Seconds that constants predict: those of the class, or others."""
+        return self.formula(self.work, c or constants(self.stream, self.bits))
+
+
+def read_runs(path: str | Path | None = None) -> list[Run | Comparison]:
+    """The rows of the series that are single streams of llama.cpp; a comparison without prediction where one cannot be predicted.
+
+    Raises
+    ------
+    SpecError : for a file that is not such a CSV
+    """
+    rows = read_truth(path or Path(str(files("roofplan.accuracy") / "data")) / "speed.csv", COLUMNS)
+    return [_run_of(row) for row in rows if row.name.partition("-")[0] in SERIES]
+
+
+def _run_of(truth: TruthRow) -> Run | Comparison:
+    build, device = build_of(truth), names.device_of(truth.text("gpu"))
+    stream = None if device is None else published().of(device, build)
+    if device is None or stream is None:
+        return _unanswered(truth, "the device is not in the catalogue, or of no class that constants are known for")
+    try:
+        deployment = deployment_of(truth.text("model"), truth.text("weights_dtype"), device.name, build)
+    except RoofplanError as error:
+        return _unanswered(truth, str(error))
+    bits = deployment.formats.weights[main_class(deployment.model)].bits
+    sequences = truth.count("batch_or_concurrency") or 1
+    counted = float(sequences if truth.text("metric") == TOTAL else 1)
+    if truth.text("metric") == PROMPT:
+        work = _prompt_work(truth, deployment, stream, sequences)
+        counted = float(work.tokens)
+    else:
+        work = _decode_work(truth, deployment, stream, sequences)
+    return Run(truth, device, stream, bits, work, counted)
+
+
+def _unanswered(truth: TruthRow, reason: str) -> Comparison:
+    return Comparison(truth.name, truth.text("metric"), truth.number("value") or math.nan, None, reason, truth.labels)
+
+
+def build_of(truth: TruthRow) -> str:
+    """The build of llama.cpp that a row's version, device and remarks stand for; empty where nothing is known."""
+    version, device, remarks = truth.text("engine_version"), truth.text("gpu"), truth.text("notes")
+    for rule in names.table()["builds"]:
+        if rule["version"] == version and rule.get("device", "") in device and rule.get("remark", "") in remarks:
+            build: str = rule["build"]
+            return build
+    return ""
+
+
+@functools.cache
+def deployment_of(model: str, weights: str, device: str, build: str) -> Deployment:
+    """The deployment that a row's labels describe.
+
+    Raises
+    ------
+    RoofplanError : where model or weights are not known
+    """
+    entry = names.table()["file_types"].get(weights, {"stands_for": weights})
+    weights = entry.get("of", {}).get(model, entry["stands_for"])
+    engine = engines.load(f"llama.cpp@{build}" if build else "llama.cpp")
+    known = names.model_of(model)
+    return api.deployment(known or model, device, engine=engine, weights=weights, kv="fp16", prompt=1, output=1)
+
+
+def _decode_work(truth: TruthRow, d: Deployment, stream: Stream, sequences: int) -> Work:
+    stated = truth.text("isl") or truth.text("osl")
+    context = (truth.number("isl") or 0) + (truth.number("osl") or 0) / 2 if stated else _CHAT_CONTEXT
+    return _work(truth, d, stream, [Load(sequences, context)], sequences=sequences, tokens=sequences)
+
+
+def _prompt_work(truth: TruthRow, d: Deployment, stream: Stream, prompts: int) -> Work:
+    """Prompts that are longer than a micro-batch are cut; shorter ones share it."""
+    length, depth = truth.count("isl") or 1, int(truth.noted(_DEPTH) or 0)
+    series = names.table()["micro_batches"].get(truth.name.partition("-")[0], {"tokens": _MICRO_BATCH})
+    size: int = series["tokens"]
+    starts = range(0, length, size)
+    loads = [Load(0, 0, chunk=min(size, length - start), past=depth + start) for start in starts]
+    count = math.ceil(prompts * length / size)
+    return _work(truth, d, stream, loads, sequences=prompts, tokens=prompts * length, batches=count, repeats=prompts)
+
+
+def _work(
+    truth: TruthRow,
+    d: Deployment,
+    stream: Stream,
+    loads: list[Load],
+    *,
+    sequences: int,
+    tokens: int,
+    batches: int = 1,
+    repeats: int = 1,
+) -> Work:
+    """Sum the operators' FLOP and bytes over the loads; ``repeats`` prompts have them, in ``batches`` micro-batches."""
+    flop = dict.fromkeys(("linear", "experts", "attention"), 0.0)
+    weights = cache = 0.0
+    for operator in build_operators(d):
+        if operator.part in {"elementwise", "link"}:
+            continue
+        kind = "experts" if isinstance(operator, Experts) else "attention" if "attention" in operator.part else "linear"
+        for load in loads:
+            cost = operator.cost(load)
+            flop[kind] += cost[0]
+            weights, cache = weights + cost[1], cache + cost[2]
+    if stream.cache_reads == "query_heads":  # two FLOP for each element that a head of the queries meets
+        cache = flop["attention"] / 2 * d.formats.kv.bytes_per_element
+    units, rate = d.hardware.units, d.hardware.peak.rate(stream.prompt.arithmetic)
+    doubled = stream.prompt.arithmetic == "fp16" and units.family in published().half_accumulation
+    return Work(
+        layers=d.model.num_layers,
+        expert_layers=sum(layer.count for layer in d.model.layers if any(isinstance(part, Moe) for part in layer.mlp)),
+        devices=truth.count("gpu_count") or 1,
+        sequences=sequences,
+        tokens=tokens,
+        micro_batches=batches,
+        weight_bytes=weights / len(loads) * batches,
+        narrow=float(d.formats.weights[main_class(d.model)].bits < _SIXTEEN),
+        cache_bytes=cache,
+        flop=flop["linear"] * repeats,
+        expert_flop=flop["experts"] * repeats,
+        attention_flop=flop["attention"] * repeats,
+        bandwidth=d.hardware.memory.bandwidth,
+        unit_hz=units.count * units.clock if units.count and units.clock else math.inf,
+        rate=(rate or math.nan) * (2 if doubled else 1),
+    )
+
+
+def compare(runs: Iterable[Run | Comparison]) -> Iterator[Comparison]:
+    """Tokens per second as predicted beside those measured, labelled with the class of the device."""
+    for run in runs:
+        if isinstance(run, Comparison):
+            yield run
+        else:
+            labels = {**run.truth.labels, "stream": run.stream.name}
+            rate = run.counted / run.predicted_s()
+            yield Comparison(
+                run.truth.name, run.truth.text("metric"), run.truth.number("value") or math.nan, rate, "", labels
+            )

@@ -1,0 +1,70 @@
+"""What a serving engine costs beside the kernels, and in which order it serves: plain data that the planner works on."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from ..quantities import Count, Fraction, Number, Seconds
+
+_CONFIG: dict[str, Any] = {"extra": "forbid"}
+
+Admission = Literal["mixed", "whole_prompts", "prefill_first"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """What one step costs beside its kernels.
+
+    Parameters
+    ----------
+    host_per_step, host_per_sequence : seconds of the host that are not hidden behind the device
+    small_kernels : how long a small kernel takes, as a multiple of the device's own floor
+    fused_quantisation : share of the fixed time of a narrow product that is saved by quantising within the kernel before
+    layer_passes, expert_passes : how often the vector of a token is read or written in a layer beyond what the roofline counts, and that of
+        a token at one of its experts
+    exchange_kernels : the collectives that it uses, best first
+    prompt_floor : least seconds per layer of a step that holds prompt tokens, which is launched kernel by kernel
+    expert_prompt_floor : the same for models with routed experts
+    fitted_on : the models with which it was compared as a server under load
+    """
+
+    host_per_step: Seconds
+    host_per_sequence: Seconds
+    small_kernels: Number
+    fused_quantisation: Number = 0.0
+    layer_passes: Number = 0.0
+    expert_passes: Number = 0.0
+    exchange_kernels: tuple[str, ...] = ("nccl",)
+    prompt_floor: Seconds = 0.0
+    expert_prompt_floor: Seconds = 0.0
+    fitted_on: tuple[str, ...] = ()
+    __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduling:
+    """In which order requests are served.
+
+    Parameters
+    ----------
+    admission : ``mixed``: what decoding leaves of a step's tokens goes to prompts, cut where it ends; ``whole_prompts``: the same, but no
+        prompt is cut; ``prefill_first``: steps of prompts alone while any waits
+    look_ahead : steps that are planned ahead, so that an arrival waits for them
+    output_lag : steps by which outputs are handled late
+    reserved_output : share of a request's output that cache is kept for when it is admitted
+    request_overhead : seconds of a request outside the steps: network, queues, first chunk
+    tokenise_per_token : seconds of the host per token of a prompt
+    poll_steps : decode steps after which new requests are fetched; zero: at every step
+    hold_steps : steps for which prompts are held back to be computed together; zero: none
+    hold_share : share of a step's tokens at which they are no longer held back
+    """
+
+    admission: Admission
+    look_ahead: Count = 0
+    output_lag: Count = 0
+    reserved_output: Fraction = 1.0
+    request_overhead: Seconds = 0.0
+    tokenise_per_token: Seconds = 0.0
+    poll_steps: Count = 0
+    hold_steps: Count = 0
+    hold_share: Fraction = 1.0
+    __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG

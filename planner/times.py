@@ -1,0 +1,88 @@
+"""Times and rates of a deployment at its asked concurrency: the bound of the roofline, and what is reached under load.
+
+The bound is the steady state of an ideal server at nominal rates (:mod:`.latency`); what is expected comes from the kernels as they are
+reached and the engine's scheduler (:mod:`.load`), within a range by what stands behind it (:mod:`.evidence`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from .evidence import Evidence, evidence_of
+from .figures import LatencyFigures, ThroughputFigures
+from .latency import SteadyState, steady_state
+from .load import LoadState, Server, Traffic, closed_loop
+from .memory import plan_capacity, plan_memory
+from .ranges import Range
+
+if TYPE_CHECKING:
+    from .deployment import Deployment
+    from .step import StepModel
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Everything that needs at least one sequence to fit."""
+
+    roof: SteadyState
+    load: LoadState
+    evidence: Evidence
+    latency: LatencyFigures
+    throughput: ThroughputFigures
+
+
+def times_of(d: Deployment, nominal: StepModel, reached: StepModel, places: int) -> Times:
+    """Times at the asked concurrency, where each replica has so many places in its cache."""
+    users = d.sequences_per_replica
+    roof = steady_state(nominal, d.workload, users, places, d.max_batched_tokens, d.layout.pp)
+    load = closed_loop(server_of(d, reached, places), Traffic(d.workload.prompt, d.workload.output, users))
+    evidence, workload = evidence_of(d), d.workload
+    width, first = evidence.width, evidence.first_token_width
+    # Replicas that the asked concurrency does not fill evenly run fewer than the fullest one.
+    running = min(workload.concurrency, d.layout.dp * roof.running)
+    gaps = workload.output - 1
+    reached_e2e = load.steady_ttft_s + gaps * load.tpot_s
+    requests = Range.of_rate(
+        running / (roof.e2e_s - roof.queue_s), running / (reached_e2e - load.queue_s), width if gaps else first
+    )
+    tpot = Range.of_time(roof.tpot_s, load.tpot_s, width) if roof.tpot_s is not None else None
+    latency = LatencyFigures(
+        ttft_s=Range.of_time(roof.ttft_s, load.steady_ttft_s, first),
+        ttft_alone_s=Range.of_time(roof.ttft_alone_s, load.alone_ttft_s, first),
+        ttft_burst_s=Range.of_time(roof.ttft_alone_s, load.burst_ttft_s, first),
+        tpot_s=tpot,
+        itl_s=Range.of_time(roof.itl_s, load.step_s, width),
+        e2e_s=Range.of_time(roof.e2e_s, reached_e2e, width if gaps else first),
+    )
+    per_user = None if tpot is None else Range.of_rate(_inverse(tpot.bound), _inverse(tpot.expected), width)
+    return Times(
+        roof,
+        load,
+        evidence,
+        latency,
+        ThroughputFigures(requests.scaled(workload.output), requests.scaled(workload.length), per_user),
+    )
+
+
+def places_of(d: Deployment) -> int:
+    """Requests that one replica runs at a time: what its cache holds when the engine keeps room for a part of each output, and its limit."""
+    kept = max(1, round(d.engine.scheduling.reserved_output * d.workload.output))
+    admitting = replace(d, workload=replace(d.workload, output=kept))
+    return plan_capacity(admitting, plan_memory(admitting)).max_concurrency // d.layout.dp
+
+
+def server_of(d: Deployment, reached: StepModel, places: int) -> Server:
+    """One replica of a deployment as a server."""
+    return Server(
+        model=reached,
+        scheduling=d.engine.scheduling,
+        budget=d.max_batched_tokens,
+        places=places,
+        stages=d.layout.pp,
+    )
+
+
+def _inverse(time_s: float) -> float:
+    return 1 / time_s if time_s else math.inf
