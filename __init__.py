@@ -11,22 +11,26 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .api import SizeResult, deployment, kv, size
+    from .api.advising import advise
     from .errors import RoofplanError
+    from .planner.advice import Advice
     from .planner.caching import KvResult
 
 __version__ = "0.1.0"
 
 # What stands where: nothing is imported before it is asked for.
 _HOMES = {
+    "Advice": "planner.advice",
     "KvResult": "planner.caching",
     "RoofplanError": "errors",
     "SizeResult": "api",
+    "advise": "api.advising",
     "deployment": "api",
     "kv": "api",
     "size": "api",
 }
 
-__all__ = ["KvResult", "RoofplanError", "SizeResult", "__version__", "deployment", "kv", "size"]
+__all__ = ["Advice", "KvResult", "RoofplanError", "SizeResult", "__version__", "advise", "deployment", "kv", "size"]
 
 
 def __getattr__(name: str) -> Any:

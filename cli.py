@@ -1,30 +1,47 @@
 """The command line: assembles the verbs, and is the one place where errors become text and exit codes."""
 
+import gc
+import importlib
 import io
 import os
 import sys
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, Any
 
 import typer
 
 from .errors import ExitCode, RoofplanError, show
-from .verbs import accuracy, engine, hardware, model
-from .verbs.kv import kv
-from .verbs.size import size
 
-app = typer.Typer(
-    name="roofplan",
-    help="Roofline and capacity planning for LLM inference: does it fit, how fast is it, what limits it.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-)
-app.command()(size)
-app.command()(kv)
-app.add_typer(hardware.app, name="hardware")
-app.add_typer(model.app, name="model")
-app.add_typer(engine.app, name="engine")
-app.add_typer(accuracy.app, name="accuracy")
+# Each verb: the module of verbs/ that holds it, and whether it is a group of sub-commands.
+VERBS = {
+    "size": ("size", False),
+    "kv": ("kv", False),
+    "advise": ("advise", False),
+    "hardware": ("hardware", True),
+    "model": ("model", True),
+    "engine": ("engine", True),
+    "accuracy": ("accuracy", True),
+}
+
+
+def build_app(names: Iterable[str] = VERBS) -> typer.Typer:
+    """The command line with some of its verbs: a run needs only its own, and the modules of the others take time to load."""
+    app = typer.Typer(
+        name="roofplan",
+        help="Roofline and capacity planning for LLM inference: does it fit, how fast is it, what limits it.",
+        context_settings={"help_option_names": ["-h", "--help"]},
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+    )
+    app.callback(invoke_without_command=True)(root)
+    for name in names:
+        module, is_group = VERBS[name]
+        verb: Any = importlib.import_module(f".verbs.{module}", __package__)
+        if is_group:
+            app.add_typer(verb.app, name=name)
+        else:
+            app.command(name)(getattr(verb, name))
+    return app
 
 
 def _print_version(wanted: bool) -> None:
@@ -35,7 +52,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(invoke_without_command=True)
 def root(
     context: typer.Context,
     version: Annotated[  # noqa: ARG001  # its callback prints and leaves
@@ -52,6 +68,8 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave the process with its exit code."""
     # pydantic looks through all installed packages for plugins of its own; this process wants none, and starts faster.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    # Loading modules makes many objects that stay and few cycles: collecting as often as usual costs a start some per cent.
+    gc.set_threshold(50_000)
     _prepare_streams()
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
@@ -67,8 +85,9 @@ def _prepare_streams() -> None:
 def run(arguments: list[str]) -> int:
     """Run the command line; every way out has its exit code (see :class:`~roofplan.errors.ExitCode`)."""
     debug = "--debug" in arguments
+    asked = arguments[:1]
     try:
-        code = app(arguments, prog_name="roofplan", standalone_mode=False)
+        code = build_app(asked if asked and asked[0] in VERBS else VERBS)(arguments, prog_name="roofplan", standalone_mode=False)
         sys.stdout.flush()
     except RoofplanError as error:
         return _fail(str(error), error.exit_code, debug=debug)

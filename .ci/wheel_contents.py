@@ -12,7 +12,11 @@ NOT_SHIPPED = {"tests", "docs", "benchmarks", "examples", "build", "dist", "out"
 
 def of_the_tree() -> set[str]:
     """Files of the checkout that belong into the wheel."""
-    files = {file for pattern in ("*.py", "*.yaml", "accuracy/data/*.csv", "accuracy/data/kernels/*.csv", "py.typed") for file in ROOT.rglob(pattern)}
+    files = {
+        file
+        for pattern in ("*.py", "*.yaml", "accuracy/data/*.csv", "accuracy/data/kernels/*.csv", "py.typed")
+        for file in ROOT.rglob(pattern)
+    }
     names = {file.relative_to(ROOT) for file in files}
     return {
         f"roofplan/{name}" for name in names if not name.parts[0].startswith(".") and name.parts[0] not in NOT_SHIPPED

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from .. import api, engines, specfiles
 from ..errors import RoofplanError
 from ..planner.evidence import evidence_of
-from ..planner.formats import main_class
 from ..planner.latency import chunks
 from ..planner.load import Server, Traffic, closed_loop, saturated
 from ..planner.step import StepModel
@@ -168,19 +167,17 @@ def _built(
     eager: bool,
 ) -> Deployment:
     known = names.model_of(model)
-    stated = names.table()["run_formats"].get(weights, weights)
-    return api.deployment(
-        known or model,
-        names.device_of(gpu) or gpu,
-        engine=engines.load(engine),
-        weights=stated,
-        kv=names.format_of(kv) or "bf16",
-        activations=activations,
-        prompt=prompt,
-        output=output,
-        eager=eager,
+    options: dict[str, Any] = {
+        "engine": engines.load(engine),
+        "weights": names.table()["run_formats"].get(weights, weights),
+        "kv": names.format_of(kv) or "bf16",
+        "activations": activations,
+        "prompt": prompt,
+        "output": output,
+        "eager": eager,
         **dict(layout),
-    )
+    }
+    return api.deployment(known or model, names.device_of(gpu) or gpu, **options)
 
 
 # ------------------------------------------------------------------------------------------------ how it was run
@@ -191,7 +188,9 @@ def _single(d: Deployment, row: TruthRow, metric: str) -> float | None:
     # A row of no prompt tokens is a context of none: the intercept of a line.
     before = 0 if row.text("isl") == "0" else workload.prompt
     step = float(model.step_s(1.0, before + workload.output / 2))
-    prompt = sum(float(model.step_s(0.0, 0.0, chunk=c, past=p)) for c, p in chunks(workload.prompt, d.max_batched_tokens))
+    prompt = sum(
+        float(model.step_s(0.0, 0.0, chunk=c, past=p)) for c, p in chunks(workload.prompt, d.max_batched_tokens)
+    )
     return {
         "tpot_ms": step * 1e3,
         "decode_step_ms": step * 1e3,

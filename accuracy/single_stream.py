@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import api, engines
+from ..engines.streams import Stream, Streams, published
 from ..errors import RoofplanError
-from ..models.spec import Moe
-from ..planner.costs import Experts, Load
+from ..planner.costs import Load
 from ..planner.formats import main_class
-from ..planner.operators import build_operators
+from ..planner.streams import Work, constants, decode_s, prompt_s, work_of
 from . import names
 from .metrics import Comparison
-from .streams import Stream, Work, constants, decode_s, prompt_s, published
 from .truth import TruthRow, read_truth
 
 if TYPE_CHECKING:
@@ -42,8 +41,14 @@ PROMPT, TOTAL = "prefill_tok_s", "output_tok_s_total"
 
 _MICRO_BATCH = 512  # tokens that llama.cpp computes at once by default
 _CHAT_CONTEXT = 128  # tokens of a chat whose length is not stated ("short prompt")
-_SIXTEEN = 16
 _DEPTH = re.compile(r"at depth (\d{1,6})")
+
+
+def streams() -> Streams:
+    """The constants of llama.cpp."""
+    found = published()
+    assert found is not None
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,7 @@ def read_runs(path: str | Path | None = None) -> list[Run | Comparison]:
 
 def _run_of(truth: TruthRow) -> Run | Comparison:
     build, device = build_of(truth), names.device_of(truth.text("gpu"))
-    stream = None if device is None else published().of(device, build)
+    stream = None if device is None else streams().of(device, build)
     if device is None or stream is None:
         return _unanswered(truth, "the device is not in the catalogue, or of no class that constants are known for")
     try:
@@ -165,37 +170,16 @@ def _work(
     batches: int = 1,
     repeats: int = 1,
 ) -> Work:
-    """Sum the operators' FLOP and bytes over the loads; ``repeats`` prompts have them, in ``batches`` micro-batches."""
-    flop = dict.fromkeys(("linear", "experts", "attention"), 0.0)
-    weights = cache = 0.0
-    for operator in build_operators(d):
-        if operator.part in {"elementwise", "link"}:
-            continue
-        kind = "experts" if isinstance(operator, Experts) else "attention" if "attention" in operator.part else "linear"
-        for load in loads:
-            cost = operator.cost(load)
-            flop[kind] += cost[0]
-            weights, cache = weights + cost[1], cache + cost[2]
-    if stream.cache_reads == "query_heads":  # two FLOP for each element that a head of the queries meets
-        cache = flop["attention"] / 2 * d.formats.kv.bytes_per_element
-    units, rate = d.hardware.units, d.hardware.peak.rate(stream.prompt.arithmetic)
-    doubled = stream.prompt.arithmetic == "fp16" and units.family in published().half_accumulation
-    return Work(
-        layers=d.model.num_layers,
-        expert_layers=sum(layer.count for layer in d.model.layers if any(isinstance(part, Moe) for part in layer.mlp)),
+    return work_of(
+        d,
+        stream,
+        loads,
+        streams().half_accumulation,
         devices=truth.count("gpu_count") or 1,
         sequences=sequences,
         tokens=tokens,
-        micro_batches=batches,
-        weight_bytes=weights / len(loads) * batches,
-        narrow=float(d.formats.weights[main_class(d.model)].bits < _SIXTEEN),
-        cache_bytes=cache,
-        flop=flop["linear"] * repeats,
-        expert_flop=flop["experts"] * repeats,
-        attention_flop=flop["attention"] * repeats,
-        bandwidth=d.hardware.memory.bandwidth,
-        unit_hz=units.count * units.clock if units.count and units.clock else math.inf,
-        rate=(rate or math.nan) * (2 if doubled else 1),
+        batches=batches,
+        repeats=repeats,
     )
 
 

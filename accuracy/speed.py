@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 GROUPS = ("how", "kind", "engine", "gpu", "concurrency", "precision", "devices")
 _WORST = 15
 _MS = 1e3
-# A stream's range: 80 % of single streams lie within it (accuracy/fit/single_stream.py prints the spread).
-_STREAM_WIDTH, _PROMPT_WIDTH = 1.12, 1.20
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +145,7 @@ def speed_accuracy(
     served, table = _files(data)
     rows = [*(read_rows(served) if served else ()), *(read_speed_rows(table) if table else ())]
     excluded: Counter[str] = Counter()
-    comparisons = []
+    comparisons: list[Comparison] = []
     for number, row in enumerate(rows):
         if progress is not None and number % 50 == 0:
             progress(number, len(rows))
@@ -202,7 +200,14 @@ def _compared(row: ServingRow, excluded: Counter[str], *, simulate: bool) -> Ite
     for metric, measured in scored.items():
         predicted, width = _of_metric(found, metric)
         yield Comparison(
-            row.id, metric, measured * _MS, predicted * _MS, "", labels, predicted / width * _MS, predicted * width * _MS
+            row.id,
+            metric,
+            measured * _MS,
+            predicted * _MS,
+            "",
+            labels,
+            predicted / width * _MS,
+            predicted * width * _MS,
         )
 
 
@@ -238,7 +243,8 @@ def _of_runs(table: str | Path, excluded: Counter[str]) -> Iterator[Comparison]:
 
 def _of_streams(table: str | Path) -> Iterator[Comparison]:
     for c in single_stream.compare(single_stream.read_runs(table)):
-        width = _PROMPT_WIDTH if c.metric == single_stream.PROMPT else _STREAM_WIDTH
+        known = single_stream.streams()
+        width = known.prompt_spread if c.metric == single_stream.PROMPT else known.spread
         ranged = c if c.predicted is None else replace(c, low=c.predicted / width, high=c.predicted * width)
         yield _named(ranged, {"how": "stream"})
 

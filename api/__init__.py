@@ -34,6 +34,7 @@ def size(
     *,
     solve: str | None = None,
     from_log: str | PathLike[str] | None = None,
+    sensitivity: bool = False,
     **options: Unpack[Options],
 ) -> SizeResult:
     """Size a model on devices: memory, capacity, latency, throughput, and what binds.
@@ -43,12 +44,15 @@ def size(
     solve : also find a limit: max-context, max-concurrency, min-devices or min-utilization
     from_log : a start-up log of an engine; its settings stand for those that are left out, and its parts are compared with the prediction
 
+    sensitivity : also find which input moves the answer most
+
     >>> size("llama-3.1-8b", "h100-sxm", prompt=4096, output=512, concurrency=64).fits
     True
     """
     question = _question(solve)
     if from_log is None:
-        return size_deployment(deployment(_named(model, "MODEL"), _named(device, "HARDWARE"), **options), question)
+        built = deployment(_named(model, "MODEL"), _named(device, "HARDWARE"), **options)
+        return _with_sensitivities(size_deployment(built, question), wanted=sensitivity)
     from ..engines.startup_log import read_startup_log
     from ..planner.logged import compare_log
     from .logs import contradictions, name_of_log, settings_of
@@ -59,7 +63,16 @@ def size(
     said: Options = {**settings_of(log), **given(options)}
     built = deployment(_named(model, "MODEL"), _named(device, "HARDWARE"), **said)
     remarks = tuple(contradictions(log, built))
-    return replace(size_deployment(built, question), logged=compare_log(built, log), remarks=remarks)
+    sized = replace(size_deployment(built, question), logged=compare_log(built, log), remarks=remarks)
+    return _with_sensitivities(sized, wanted=sensitivity)
+
+
+def _with_sensitivities(sized: SizeResult, *, wanted: bool) -> SizeResult:
+    if not wanted:
+        return sized
+    from ..planner.sensitivity import sensitivities
+
+    return replace(sized, sensitivities=sensitivities(sized.deployment))
 
 
 def _named(asked: Spec | str | PathLike[str] | None, what: str) -> Spec | str | PathLike[str]:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Unpack
 
+    from ..engines.streams import Streams
+
 Spec = TypeVar("Spec", ModelSpec, HardwareSpec)
 
 
@@ -58,21 +60,32 @@ def deployment(
     device_spec = loaded(device, HardwareSpec, hardware.load, "HARDWARE")
     chosen = options.get("engine", "plain")
     engine = chosen if isinstance(chosen, EngineProfile) else engines.load(read_text(chosen, "--engine"))
+    layout = _layout(model_spec, options)
     built = Deployment(
         model_spec,
         device_spec,
         _formats(model_spec, device_spec, engine, options),
         engine,
         _workload(options),
-        _layout(model_spec, options),
+        layout,
         _overrides(options),
         optional_tokens(options.get("max_model_len"), "--max-model-len"),
         _settings(options),
-        hardware.kernels_of(device_spec),
+        hardware.kernels_of(device_spec, layout.devices),
+        _streams(engine),
     )
     if options.get("strict"):
         check_context(model_spec, max(built.workload.length, built.max_model_len or 0))
     return built
+
+
+def _streams(engine: EngineProfile) -> Streams | None:
+    """What an engine reaches that launches a model layer by layer; None for others."""
+    if not engine.launches_layers:
+        return None
+    from ..engines import streams
+
+    return streams.published(engine.engine)
 
 
 def loaded(asked: object, kind: type[Spec], load: Callable[[str], Spec], what: str) -> Spec:

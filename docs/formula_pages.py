@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,10 +29,10 @@ uncertainty.
 """
 
 _TAG = re.compile(r"\(formulas? ([^)]*?)[;)]")
-_NUMBER = re.compile(r"F(\d{1,2})\.(\d{1,2})")
+_NUMBER = re.compile(r"\bF(\d{1,2})(?:\.(\d{1,2}))?\b")  # F17 is a section of one formula
 _RANGE = re.compile(r"F(\d{1,2})\.(\d{1,2}) to F\1\.(\d{1,2})")
 
-Number = tuple[int, int]
+Number = tuple[int, int]  # section, and formula in it: 0 for a section that is not numbered further
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +46,13 @@ class Stated:
     numbers: tuple[Number, ...]
 
 
-def numbers_in(text: str) -> set[Number]:
+@cache  # every formula asks every test file
+def numbers_in(text: str) -> frozenset[Number]:
     """Numbers that a text names, with those between the ends of a range."""
-    found = {(int(section), int(number)) for section, number in _NUMBER.findall(text)}
+    found = {(int(section), int(number or 0)) for section, number in _NUMBER.findall(text)}
     for section, first, last in _RANGE.findall(text):
         found |= {(int(section), number) for number in range(int(first), int(last) + 1)}
-    return found
+    return frozenset(found)
 
 
 def stated() -> Iterator[Stated]:
@@ -84,7 +86,7 @@ def tests() -> dict[str, str]:
 
 def tests_of(found: Stated, texts: dict[str, str]) -> list[str]:
     """Test files that name one of the formulas; of those the ones that call the function, where any does."""
-    naming = [file for file, text in texts.items() if set(found.numbers) & numbers_in(text)]
+    naming = [file for file, text in texts.items() if not numbers_in(text).isdisjoint(found.numbers)]
     name = re.compile(rf"\b{re.escape(found.name.rpartition('.')[2])}\b")
     calling = [file for file in naming if name.search(texts[file])]
     return calling or naming
@@ -95,7 +97,7 @@ def page() -> str:
     texts = tests()
     lines = ["| formula | function | what it gives | tests |", "|---|---|---|---|"]
     for found in sorted(stated(), key=lambda item: (item.numbers[0], item.file, item.line)):
-        named = ", ".join(f"F{section}.{number}" for section, number in found.numbers)
+        named = ", ".join(f"F{section}.{number}" if number else f"F{section}" for section, number in found.numbers)
         files = tests_of(found, texts)
         links = ", ".join(f"[{Path(file).stem.removeprefix('test_')}](../{file})" for file in files)
         summary = found.summary.replace("|", "\\|")

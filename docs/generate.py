@@ -5,6 +5,7 @@ Run by ``make docs``; tests compare the files with what this prints.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -17,18 +18,31 @@ from typing import Any
 import catalogue_pages
 import formula_pages
 import typer
+from pydantic import TypeAdapter
 
+from roofplan import engines, hardware
 from roofplan.accuracy.results import memory_accuracy
-from roofplan.cli import app
+from roofplan.accuracy.speed import SpeedAccuracy, speed_accuracy
+from roofplan.cli import build_app
 from roofplan.engines import EngineProfile, NumberFormat
+from roofplan.engines.spec import Origin
+from roofplan.hardware.achieved import Kernels
 from roofplan.hardware.spec import HardwareSpec
 from roofplan.models.spec import ModelSpec
 from roofplan.report.accuracy import memory_page
+from roofplan.report.accuracy_figure import scatter_figure
+from roofplan.report.accuracy_speed import speed_page
 from roofplan.specfiles import json_schema
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
-SPECS = {"hardware-v1": HardwareSpec, "model-v1": ModelSpec, "engine-v1": EngineProfile, "format-v1": NumberFormat}
+SPECS = {
+    "hardware-v1": HardwareSpec,
+    "model-v1": ModelSpec,
+    "engine-v1": EngineProfile,
+    "format-v1": NumberFormat,
+    "kernels-v1": Kernels,
+}
 
 # A command in a Markdown file, and what it prints: ```console / $ roofplan … / output / ```.
 BLOCK = re.compile(r"```console\n\$ (?P<command>roofplan [^\n]+)\n(?P<output>.*?)```", re.DOTALL)
@@ -44,7 +58,7 @@ def schemas() -> dict[str, Any]:
             for key in ("attention", "mlp"):
                 field = schema["$defs"]["LayerGroup"]["properties"][key]
                 schema["$defs"]["LayerGroup"]["properties"][key] = {"anyOf": [field["items"], field]}
-        if name == "engine-v1":  # a version states only what changed against the profile that it extends
+        if name in {"engine-v1", "kernels-v1"}:  # such a file states only what changed against the one that it extends
             _require_nothing(schema["$defs"])
             schema["required"] = ["schema", "name"]
         made[name] = schema
@@ -56,9 +70,36 @@ def _require_nothing(definitions: dict[str, Any]) -> None:
         definition.pop("required", None)
 
 
+@functools.cache
+def closed_forms() -> SpeedAccuracy:
+    """Speed, closed loops by the closed form."""
+    return speed_accuracy()
+
+
 def accuracy() -> str:
-    """The page that compares predictions with published logs."""
-    return memory_page(memory_accuracy())
+    """The page that compares predictions with published logs and benchmarks."""
+    return memory_page(memory_accuracy()) + speed_page(closed_forms(), speed_accuracy(simulate=True), origins())
+
+
+def origins() -> list[tuple[str, str, Origin]]:
+    """Every figure of kernels and engines that was fitted: the file, the figure, and where it comes from."""
+    found = []
+    for catalogue in (hardware.KERNELS, engines.profiles.CATALOGUE):
+        for slug in catalogue.slugs():
+            said = catalogue.read(slug).data.get("sources", {})
+            found += [
+                (slug, figure, TypeAdapter(Origin).validate_python(origin))
+                for figure, origin in said.items()
+                if origin.get("kind") == "fitted" and "fit" in origin
+            ]
+    return found
+
+
+def accuracy_figures() -> None:
+    """The pictures of the page."""
+    for name, title in (("tpot", "Time per output token"), ("ttft", "Time to first token")):
+        path = DOCS / "figures" / f"accuracy-{name}.png"
+        scatter_figure(path, closed_forms().comparisons, f"{name}_ms", title)
 
 
 def printed(command: str) -> str:
@@ -90,7 +131,7 @@ def verbs() -> list[str]:
             found.append(f"{path}{name}")
             walk(inner, f"{path}{name} ")
 
-    walk(typer.main.get_command(app), "")
+    walk(typer.main.get_command(build_app()), "")
     return found
 
 
@@ -110,6 +151,7 @@ def main() -> None:
         (DOCS / "schemas" / f"{name}.json").write_text(json.dumps(schema, indent=2) + "\n", encoding="utf-8")
     (DOCS / "command-line.md").write_text(reference(), encoding="utf-8")
     (DOCS / "accuracy.md").write_text(accuracy(), encoding="utf-8")
+    accuracy_figures()
     (DOCS / "formulas.md").write_text(formula_pages.page(), encoding="utf-8")
     catalogue_pages.write(DOCS)
     for page in (ROOT / "README.md", *sorted(DOCS.glob("*.md"))):

@@ -284,6 +284,7 @@ class EngineProfile:
     batching : default limits of a step; the first that fits the device and the way to start holds
     paging : how the cache is cut, or null where every byte of the budget is used
     sixteen_bit : tensor classes that stay in 16 bits when a whole model is said to be in a narrower format
+    launches_layers : a model is launched layer by layer, so that the constants of ``engines/streams`` hold where a device has them
     timing : what a step costs beside its kernels
     scheduling : in which order requests are served
     sources : the origin of each figure above, by its key or that of a group it stands in
@@ -306,6 +307,7 @@ class EngineProfile:
     entries: Entries = Entries()
     expert_padding: tuple[ExpertPadding, ...] = ()
     sixteen_bit: tuple[TensorClass, ...]
+    launches_layers: bool = False
     timing: Timing
     scheduling: Scheduling
     sources: dict[str, Origin]

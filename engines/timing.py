@@ -21,6 +21,7 @@ class Timing:
     fused_quantisation : share of the fixed time of a narrow product that is saved by quantising within the kernel before
     layer_passes, expert_passes : how often the vector of a token is read or written in a layer beyond what the roofline counts, and that of
         a token at one of its experts
+    shared_experts_beside : whether the shared expert is computed at the same time as the routed ones, or as one of them
     exchange_kernels : the collectives that it uses, best first
     prompt_floor : least seconds per layer of a step that holds prompt tokens, which is launched kernel by kernel
     expert_prompt_floor : the same for models with routed experts
@@ -33,6 +34,7 @@ class Timing:
     fused_quantisation: Number = 0.0
     layer_passes: Number = 0.0
     expert_passes: Number = 0.0
+    shared_experts_beside: bool = False
     exchange_kernels: tuple[str, ...] = ("nccl",)
     prompt_floor: Seconds = 0.0
     expert_prompt_floor: Seconds = 0.0

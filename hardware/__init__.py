@@ -42,11 +42,11 @@ def from_document(document: Document) -> HardwareSpec:
     return specfiles.validate(HardwareSpec, document)
 
 
-def kernels_of(device: HardwareSpec) -> Kernels:
+def kernels_of(device: HardwareSpec, devices: int = 2) -> Kernels:
     """What kernels reach on a device: those of its family (else the generic ones), changed by what was measured on it.
 
     On a device whose family nobody measured, the shares of the generic kernels are scaled so that large products and reads reach what its
-    ``achieved`` bands say.
+    ``achieved`` bands say. For one device alone nothing is read of collectives.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def kernels_of(device: HardwareSpec) -> Kernels:
     """
     own = device.achieved.kernels or {}
     family = own.get("extends") or _family_of(device.units.family, device.architecture)
-    kernels = _kernels(family, json.dumps(own, sort_keys=True), device.name)
+    kernels = _kernels(family, json.dumps(own, sort_keys=True), device.name, devices > 1)
     if family != GENERIC:
         return kernels
     bandwidth, compute = device.achieved.bandwidth, device.achieved.compute
@@ -74,19 +74,52 @@ def _family_of(units: str, architecture: str) -> str:
 
 
 @functools.cache
-def _kernels(family: str, own: str, device: str) -> Kernels:
+def _kernels(family: str, own: str, device: str, collectives: bool) -> Kernels:
     changes = json.loads(own)
-    layers = [changes] if changes else []
-    name: str = family
-    while name:
-        document = KERNELS.read(name)
-        layers.append(document.data)
-        name = document.data.get("extends", "")
+    document = KERNELS.read(family)
+    if changes:
+        whole = {key: document.data[key] for key in ("schema", "families", "measured_on") if key in document.data}
+        document = Document({**whole, "name": device, **changes, "extends": family}, device, {})
+    left_out = {} if collectives else {"collective": [], "collectives": []}
+    return kernels_from_document(document, left_out)
+
+
+def kernels_from_document(document: Document, instead: dict[str, object] | None = None) -> Kernels:
+    """Complete what a document says of kernels with what it extends, and validate it; ``instead`` replaces keys of the whole.
+
+    Raises
+    ------
+    SpecError : for a malformed one, or one that extends what is not there
+    """
+    layers: list[dict[str, object]] = []
+    current = document
+    while True:
+        if not isinstance(current.data, dict) or len(layers) > len(KERNELS.slugs()):
+            raise SpecError("kernels", got="no mapping, or a circle", wanted="a mapping", where=current.where())
+        layers.append(current.data)
+        parent = current.data.get("extends", "")
+        if not parent:
+            break
+        if parent not in KERNELS.slugs():
+            wanted = f"one of {', '.join(KERNELS.slugs())}"
+            raise SpecError("extends", got=str(parent), wanted=wanted, where=current.where(("extends",)))
+        current = KERNELS.read(parent)
     merged: dict[str, object] = {}
     for layer in reversed(layers):
         merged = specfiles.laid_over(merged, layer)
-    merged["extends"] = family if changes else layers[0].get("extends", "")
-    return specfiles.validate(Kernels, Document(merged, device if changes else family, {}))
+    for key in ("schema", "name", "extends", "families", "measured_on"):  # said of one file alone
+        merged.pop(key, None)
+    merged |= {key: value for key, value in document.data.items() if key not in merged} | (instead or {})
+    return specfiles.validate(Kernels, Document(merged, document.name, document.places))
 
 
-__all__ = ["CATALOGUE", "KERNELS", "HardwareSpec", "Kernels", "from_document", "kernels_of", "load"]
+__all__ = [
+    "CATALOGUE",
+    "KERNELS",
+    "HardwareSpec",
+    "Kernels",
+    "from_document",
+    "kernels_from_document",
+    "kernels_of",
+    "load",
+]

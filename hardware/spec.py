@@ -81,6 +81,7 @@ class Units:
     count: PositiveCount | None = None
     clock: Hertz | None = None
     cache: Bytes | None = None
+    cache_bandwidth: Bandwidth | None = None  # of the last cache before memory, all units together
     capped: bool = False  # the peak is limited by licence or power, so that it does not follow from the units
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
 

@@ -225,7 +225,7 @@ def merge_states(states: Sequence[SoftmaxState]) -> SoftmaxState:
     ------
     DomainError : when there is no state, or their outputs differ in width
     """
-    given = domain.several("states", states)
+    given = domain.several("states", states, SoftmaxState)
     domain.count("states", len(given))
     widths = {len(state.output) for state in given}
     if len(widths) > 1:

@@ -62,12 +62,11 @@ def mixed_step_s(
 
     Source: Sarathi-Serve; the step model adds windows, latents, experts and layouts.
     """
-    domain.not_negative("decoders", decoders)
-    domain.not_negative("context", context)
+    company = domain.not_negative("decoders", decoders), domain.not_negative("context", context)
     domain.count("chunk", chunk, 0)
     domain.count("past", past, 0)
     domain.grouping(grouping)
-    step = float(model.step_s(decoders, context, chunk=chunk, past=past, grouping=grouping))
+    step = float(model.step_s(*company, chunk=chunk, past=past, grouping=grouping))
     return domain.not_negative("step_s", step)
 
 

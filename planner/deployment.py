@@ -11,6 +11,7 @@ from .parallel import SINGLE, Layout, check_layout, divided
 
 if TYPE_CHECKING:
     from ..engines.profile import Batching, EngineProfile
+    from ..engines.streams import Streams
     from ..hardware.achieved import Kernels
     from ..hardware.spec import HardwareSpec
     from ..models.spec import ModelSpec
@@ -78,7 +79,7 @@ class Deployment:
     """One deployment, checked to be possible.
 
     ``max_model_len`` is the longest sequence that the engine accepts (None: the model's own limit). ``kernels`` is what kernels of the
-    device reach (None: only nominal times can be given).
+    device reach (None: only nominal times can be given), ``streams`` what an engine reaches that launches a model layer by layer.
 
     Raises
     ------
@@ -96,6 +97,7 @@ class Deployment:
     max_model_len: int | None = None
     settings: EngineSettings = EngineSettings()
     kernels: Kernels | None = None
+    streams: Streams | None = None
 
     def __post_init__(self) -> None:
         check_layout(self.model, self.layout)

@@ -123,10 +123,21 @@ def tokens_per_round(value: float, nodes: int) -> float:
 
 
 def _within(what: str, value: float, least: float, most: float, wanted: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (float, int, Real)) or not least <= value <= most:
+    if isinstance(value, bool) or not isinstance(value, (float, int, Real)):
+        raise DomainError(what, got=value, wanted=wanted)
+    number = value if isinstance(value, (float, int)) else _as_float(value)
+    if not least <= number <= most:
         raise DomainError(what, got=value, wanted=wanted)
     # A whole number beyond 64 bits becomes a float: what is computed from it then overflows to infinity, and the check of results finds it.
-    return value if isinstance(value, float) or (isinstance(value, int) and abs(value) <= MOST) else float(value)
+    return float(number) if isinstance(number, int) and abs(number) > MOST else number
+
+
+def _as_float(value: Real) -> float:
+    """A number of numpy, or a fraction."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 # ------------------------------------------------------------------------------------------------ words and several numbers
@@ -157,8 +168,8 @@ def grouping(value: str) -> str:
     return one_of("grouping", value, get_args(Grouping))
 
 
-def several(what: str, values: Iterable[Item]) -> tuple[Item, ...]:
-    """The values of a collection, which text is not.
+def several(what: str, values: Iterable[Item], kind: type[Item] | None = None) -> tuple[Item, ...]:
+    """The values of a collection, which text is not; of a kind, where one is wanted.
 
     Raises
     ------
@@ -166,7 +177,10 @@ def several(what: str, values: Iterable[Item]) -> tuple[Item, ...]:
     """
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise DomainError(what, got=values, wanted="several values")
-    return tuple(values)
+    found = tuple(values)
+    if kind is not None and not all(isinstance(value, kind) for value in found):
+        raise DomainError(what, got=found, wanted=f"values of the kind {kind.__name__}")
+    return found
 
 
 def pairs(what: str, values: Iterable[Iterable[Item]]) -> tuple[tuple[Item, Item], ...]:

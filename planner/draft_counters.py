@@ -114,7 +114,7 @@ def acceptance_over_workloads(workloads: Sequence[DraftCounters]) -> AcceptanceR
     ------
     DomainError : when no workload drafted anything
     """
-    given = domain.several("workloads", workloads)
+    given = domain.several("workloads", workloads, DraftCounters)
     shares = [share for counters in given if (share := counters.accepted_share) is not None]
     if not shares:
         raise DomainError("workloads", got=f"{len(given)} without a draft", wanted="at least one drafted token")

@@ -5,6 +5,9 @@ in one of two ways. *Heads*: one list per depth of the probability that the cand
 (Medusa; a static tree). *Confidences*: the same list for each path that was expanded, ``()`` being the root (EAGLE-2; a dynamic tree).
 Ranks of one position exclude one another, so that the probabilities of a list sum to at most one.
 
+What a round drafts is a :class:`DraftRound`, of a tree (:func:`tree_rounds`) as of a chain (:func:`chain_rounds`): tables of
+:mod:`~roofplan.planner.speculative_steps` ask step models what it costs, and so which size is best at which batch.
+
 Sources: formula F11.8; Medusa (arXiv 2401.10774); EAGLE-2 (arXiv 2406.16858); Sequoia (arXiv 2402.12374) for the optimality of growing by
 the largest path product.
 """
@@ -14,20 +17,85 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from ..errors import DomainError
 from . import domain
-from .acceptance import check_drafts
+from .acceptance import expected_by_drafts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable
 
 Path = tuple[int, ...]
 Probabilities = Sequence[Sequence[float]] | Mapping[Path, Sequence[float]]
 
 _TOLERANCE = 1e-9  # of sums of probabilities
+_MOST_NODES = 10_000  # of a tree
+
+
+@dataclass(frozen=True, slots=True)
+class DraftRound:
+    """What one round drafts of a sequence, and what it yields.
+
+    Parameters
+    ----------
+    nodes : tokens to verify beside the last one: drafts of a chain, nodes of a tree
+    passes : of the drafter, one after the other: the depth of the tree, unless all come from one
+    expected_tokens : E, the token that the target adds counted
+
+    Raises
+    ------
+    DomainError : for nodes outside 0 to 10000, more passes than nodes, or E outside [1, nodes + 1]
+    """
+
+    nodes: int
+    passes: int
+    expected_tokens: float
+
+    def __post_init__(self) -> None:
+        """Refuse rounds that cannot be."""
+        domain.count("nodes", self.nodes, 0, _MOST_NODES)
+        domain.count("passes", self.passes, 1 if self.nodes else 0, self.nodes)
+        domain.tokens_per_round(self.expected_tokens, self.nodes)
+
+
+def chain_rounds(rates: Sequence[float]) -> tuple[DraftRound, ...]:
+    """Rounds of 0, 1, ... k drafts in a chain, a pass each: E = 1 + sum_j R_j (formula F11.4).
+
+    Raises
+    ------
+    DomainError : for rates outside [0, 1], or rising ones
+
+    >>> chain_rounds((0.5,))[1]
+    DraftRound(nodes=1, passes=1, expected_tokens=1.5)
+    """
+    return tuple(DraftRound(k, k, tokens) for k, tokens in enumerate(expected_by_drafts(rates)))
+
+
+def tree_rounds(probabilities: Probabilities, sizes: Iterable[int]) -> tuple[DraftRound, ...]:
+    """Rounds of the best tree of each size, with a pass for each level (formula F11.8).
+
+    The trees are those of :func:`greedy_tree`; where there are no more nodes to add, a larger size gives the same tree again. A pass is
+    taken as one token of a sequence: a drafter that expands several nodes of a level at once does more, which only a large batch makes
+    felt.
+
+    Raises
+    ------
+    DomainError : for impossible probabilities, or sizes outside 0 to 10000
+
+    >>> tree_rounds([(0.6, 0.2), (0.5,)], [0, 3])[1]
+    DraftRound(nodes=3, passes=2, expected_tokens=2.1)
+    """
+    asked = [domain.count("sizes", size, 0, _MOST_NODES) for size in domain.several("sizes", sizes)]
+    largest = greedy_tree(probabilities, max(asked, default=0))
+
+    def round_of(tree: tuple[Path, ...]) -> DraftRound:
+        passes = max(map(len, tree), default=0)
+        return DraftRound(len(tree), passes, expected_tree_tokens(tree, probabilities))
+
+    return tuple(round_of(largest[:size]) for size in asked)
 
 
 def chain(drafts: int) -> tuple[Path, ...]:
@@ -40,12 +108,20 @@ def chain(drafts: int) -> tuple[Path, ...]:
     >>> chain(2)
     ((0,), (0, 0))
     """
-    return tuple((0,) * depth for depth in range(1, check_drafts(drafts) + 1))
+    return tuple((0,) * depth for depth in range(1, domain.drafts(drafts) + 1))
 
 
 def verify_rows(nodes: Collection[Path]) -> int:
-    """Rows of a sequence in the verification step: nodes + 1, the last token before the tree included (formula F11.8)."""
-    return len(nodes) + 1
+    """Rows of a sequence in the verification step: nodes + 1, the last token before the tree included (formula F11.8).
+
+    Raises
+    ------
+    DomainError : for what is no collection of nodes
+
+    >>> verify_rows([(0,), (1,), (0, 0)])
+    4
+    """
+    return len(domain.several("nodes", nodes)) + 1
 
 
 def depth_rates(nodes: Collection[Path], probabilities: Probabilities) -> tuple[float, ...]:
@@ -60,7 +136,7 @@ def depth_rates(nodes: Collection[Path], probabilities: Probabilities) -> tuple[
     children = _children(probabilities)
     products: dict[Path, float] = {(): 1.0}
     by_depth: dict[int, list[float]] = {}
-    for node in sorted(nodes, key=len):
+    for node in sorted(map(_checked_path, domain.several("nodes", nodes)), key=len):
         parent, siblings = node[:-1], children(node[:-1])
         if not node or node in products or parent not in products or not 0 <= node[-1] < len(siblings):
             wanted = "nodes named once, each with its parent in the tree and a probability for its rank"
@@ -96,10 +172,10 @@ def greedy_tree(probabilities: Probabilities, size: int) -> tuple[Path, ...]:
 
     Raises
     ------
-    DomainError : for impossible probabilities, or a negative size
+    DomainError : for impossible probabilities, or a size outside 0 to 10000
     """
     children = _children(probabilities)
-    domain.count("size", size, 0)
+    domain.count("size", size, 0, _MOST_NODES)
     tree: list[Path] = []
     frontier: list[tuple[float, int, Path]] = [(-1.0, 0, ())]
     while frontier and len(tree) <= size:
@@ -111,21 +187,27 @@ def greedy_tree(probabilities: Probabilities, size: int) -> tuple[Path, ...]:
     return tuple(tree[1:])  # without the root
 
 
+def _checked_path(node: Path) -> Path:
+    return tuple(domain.count("rank of a node", rank, 0) for rank in domain.several("nodes", node))
+
+
 def _children(probabilities: Probabilities) -> Callable[[Path], Sequence[float]]:
     """Probabilities of the children of a node, by rank."""
     if isinstance(probabilities, Mapping):
-        _check(probabilities.values())
-        return lambda path: probabilities.get(path, ())
-    _check(probabilities)
-    return lambda path: probabilities[len(path)] if len(path) < len(probabilities) else ()
+        by_path = {_checked_path(path): _checked_ranks(ranks) for path, ranks in probabilities.items()}
+        return lambda path: by_path.get(path, ())
+    by_depth = [_checked_ranks(ranks) for ranks in domain.several("probabilities", probabilities)]
+    return lambda path: by_depth[len(path)] if len(path) < len(by_depth) else ()
 
 
-def _check(siblings: Collection[Sequence[float]]) -> None:
-    for ranks in siblings:
-        for rank, probability in enumerate(ranks):
-            domain.probability(f"probability of rank {rank}", probability)
-        if math.fsum(ranks) > 1 + _TOLERANCE:
-            got = f"a sum of {math.fsum(ranks):g}"
-            raise DomainError(
-                "probabilities", got=got, wanted="at most 1 over the ranks of a position, which exclude one another"
-            )
+def _checked_ranks(ranks: Sequence[float]) -> tuple[float, ...]:
+    checked = tuple(
+        domain.probability(f"probability of rank {rank}", probability)
+        for rank, probability in enumerate(domain.several("probabilities", ranks))
+    )
+    if math.fsum(checked) > 1 + _TOLERANCE:
+        got = f"a sum of {math.fsum(checked):g}"
+        raise DomainError(
+            "probabilities", got=got, wanted="at most 1 over the ranks of a position, which exclude one another"
+        )
+    return checked

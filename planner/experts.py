@@ -88,8 +88,9 @@ def tokens_for_coverage(fraction: float, num_experts: int, experts_per_token: in
     _check(0, num_experts, experts_per_token)
     if not 0 < domain.probability("fraction", fraction) < 1 or experts_per_token == num_experts:
         raise DomainError("fraction", got=fraction, wanted="between 0 and 1, and fewer experts per token than experts")
+    share = domain.positive("k / E", experts_per_token / num_experts)
     # log1p keeps the digits of a small share, which 1 - k/E loses.
-    return domain.finite("tokens", math.log1p(-fraction) / math.log1p(-experts_per_token / num_experts))
+    return domain.finite("tokens", math.log1p(-fraction) / math.log1p(-share))
 
 
 def rows_per_expert(tokens: float, num_experts: int, experts_per_token: int) -> float:

@@ -14,9 +14,9 @@ from .results import Explanation
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .figures import Times
     from .ranges import Range
     from .sizing import SizeResult
+    from .times import Times
 
 
 def explain_size(r: SizeResult) -> tuple[Explanation, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from .memory import plan_capacity, plan_memory
 
 if TYPE_CHECKING:
+    from .costs import Amount
     from .deployment import Deployment
     from .memory import Capacity, MemoryPlan
 
@@ -20,22 +21,52 @@ Reason = Literal[
 ]
 
 
+def conditions(
+    d: Deployment,
+    *,
+    kv_budget: Amount,
+    spare: Amount,
+    per_sequence: Amount,
+    free: Amount,
+    at_limit: Amount,
+    running: Amount,
+    asked: Amount,
+) -> tuple[tuple[Reason, Amount], ...]:
+    """Every reason and whether it holds, in the order in which they are told; of numbers, or of numpy arrays of many plans.
+
+    Parameters
+    ----------
+    kv_budget, spare, per_sequence, free : bytes of a :class:`~roofplan.planner.memory.MemoryPlan`
+    at_limit, running : sequences of a :class:`~roofplan.planner.memory.Capacity`, of the longest length and of the workload's
+    asked : sequences that were asked for
+    """
+    holds_longest = d.engine.paging is not None and d.engine.paging.holds_longest
+    return (
+        ("weights_exceed_memory", kv_budget < 0),
+        ("cache_exceeds_memory", (spare < 0) & (d.settings.kv_cache_bytes is not None)),
+        ("kv_less_than_one_sequence", kv_budget < per_sequence),
+        ("max_model_len_exceeds_cache", (at_limit < d.layout.dp) & holds_longest),
+        ("kv_less_than_concurrency", free < 0),
+        ("engine_admits_fewer", running < asked),
+    )
+
+
 def reason_against(d: Deployment, plan: MemoryPlan, capacity: Capacity) -> Reason | None:
     """Why the sequences of the workload do not all run at their full length, the first reason in this order; None when they do.
 
     ``max_model_len_exceeds_cache``: the engine refuses to start when not even one sequence of the longest length that it accepts fits.
     """
-    if plan.kv_budget_bytes < 0:
-        return "weights_exceed_memory"
-    if d.settings.kv_cache_bytes is not None and plan.spare_bytes < 0:
-        return "cache_exceeds_memory"
-    if plan.kv_budget_bytes < plan.kv_bytes_per_sequence:
-        return "kv_less_than_one_sequence"
-    if d.engine.paging is not None and d.engine.paging.holds_longest and capacity.concurrency_at_limit < d.layout.dp:
-        return "max_model_len_exceeds_cache"
-    if plan.free_bytes < 0:
-        return "kv_less_than_concurrency"
-    return "engine_admits_fewer" if capacity.max_concurrency < d.workload.concurrency else None
+    found = conditions(
+        d,
+        kv_budget=plan.kv_budget_bytes,
+        spare=plan.spare_bytes,
+        per_sequence=plan.kv_bytes_per_sequence,
+        free=plan.free_bytes,
+        at_limit=capacity.concurrency_at_limit,
+        running=capacity.max_concurrency,
+        asked=d.workload.concurrency,
+    )
+    return next((reason for reason, holds in found if holds), None)
 
 
 def reason_of(d: Deployment) -> Reason | None:

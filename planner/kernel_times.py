@@ -11,6 +11,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ..errors import DomainError
 from ..hardware.achieved import choose
 from .costs import (
     ActivationTraffic,
@@ -108,31 +109,34 @@ def nominal_time(d: Deployment, operator: Operator) -> OperatorTime:
 def reached_time(d: Deployment, kernels: Kernels, operator: Operator) -> OperatorTime:
     """The time of an operator on the kernels of a device, as the deployment's engine launches them."""
     nominal, timing = nominal_time(d, operator), d.engine.timing
+    if isinstance(operator, Collective):
+        return _exchange_time(kernels, timing, operator, nominal)
+    if isinstance(operator, LayerFloor):
+        return replace(nominal, fixed_s=operator.launches * getattr(kernels.floors, operator.kind))
+    if isinstance(operator, ActivationTraffic):
+        passes = timing.layer_passes if operator.kind == "layer" else timing.expert_passes
+        return replace(nominal, s_per_byte=passes / (d.hardware.memory.bandwidth * kernels.elementwise.bandwidth))
+    return _at(nominal, *_kernel_of(d, kernels, operator))
+
+
+def _kernel_of(
+    d: Deployment, kernels: Kernels, operator: Gemm | Experts | Scores | LatentScores | StateUpdate | Elementwise
+) -> tuple[Kernel, float]:
+    """The kernel of an operator, and how many launches of it there are."""
+    timing, launches = d.engine.timing, operator.launches
     match operator:
-        case Collective():
-            return _exchange_time(kernels, timing, operator, nominal)
-        case LayerFloor():
-            return replace(nominal, fixed_s=operator.launches * getattr(kernels.floors, operator.kind))
-        case ActivationTraffic():
-            passes = timing.layer_passes if operator.kind == "layer" else timing.expert_passes
-            rate = d.hardware.memory.bandwidth * kernels.elementwise.bandwidth
-            return OperatorTime(0.0, 0.0, passes / rate)
         case Gemm():
-            kernel = choose(kernels.gemm, operator.arithmetic)
-            return _at(nominal, kernel, operator.launches * _kept_share(operator, timing))
+            return choose(kernels.gemm, operator.arithmetic), launches * _kept_share(operator, timing)
         case Experts():
-            bits = d.formats.weights["experts"].bits
-            return _at(nominal, choose(kernels.experts, operator.arithmetic, bits), operator.launches)
+            return choose(kernels.experts, operator.arithmetic, d.formats.weights["experts"].bits), launches
+        case Scores(phase="prefill") | LatentScores(phase="prefill"):
+            return kernels.prefill_attention, launches
         case Scores() | LatentScores():
-            if operator.phase == "prefill":
-                return _at(nominal, kernels.prefill_attention, operator.launches)
-            return _at(
-                nominal, choose(kernels.decode_attention, operator.arithmetic, d.formats.kv.bits), operator.launches
-            )
+            return choose(kernels.decode_attention, operator.arithmetic, d.formats.kv.bits), launches
         case StateUpdate():
-            return _at(nominal, kernels.state, operator.launches)
+            return kernels.state, launches
         case Elementwise():
-            return _at(nominal, kernels.elementwise, operator.launches * timing.small_kernels)
+            return kernels.elementwise, launches * timing.small_kernels
 
 
 def _at(nominal: OperatorTime, kernel: Kernel, launches: float) -> OperatorTime:
@@ -146,7 +150,13 @@ def _at(nominal: OperatorTime, kernel: Kernel, launches: float) -> OperatorTime:
 
 
 def _kept_share(operator: Gemm, timing: Timing) -> float:
-    """Engines quantise activations within the kernel before: a part of the fixed time of narrow products falls away."""
+    """The share of its fixed time that a product adds to a step.
+
+    Engines quantise activations within the kernel before, so that a part of it falls away for narrow products; and some compute the shared
+    expert beside the routed ones, whose kernels are longer: its bytes still count.
+    """
+    if timing.shared_experts_beside and operator.name.startswith("shared."):
+        return 0.0
     return 1 - timing.fused_quantisation if operator.arithmetic in _NARROW else 1.0
 
 
@@ -156,7 +166,9 @@ def _exchange_time(kernels: Kernels, timing: Timing, operator: Collective, nomin
         for known in kernels.collectives:
             if (known.operation, known.kernel, known.ranks) == (operator.operation, name, operator.ranks):
                 return replace(nominal, exchange=ExchangeTimes.of(known))
-    usual = [known for known in kernels.collective if known.operation == operator.operation] or list(kernels.collective)
+    usual = [known for known in kernels.collective if known.operation == operator.operation] or kernels.collective
+    if not usual:
+        raise DomainError("kernels", got="those of a device alone", wanted="those of several (hardware.kernels_of)")
     named = [known for known in usual if known.kernel == timing.exchange_kernels[0]] or usual
     nearest = min(named, key=lambda known: abs(math.log(known.ranks / operator.ranks)))
     return OperatorTime(operator.count * nearest.floor, 0.0, nominal.s_per_byte / nearest.bandwidth)

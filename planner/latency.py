@@ -82,20 +82,17 @@ def chunk_times_s(
     DomainError : for a prompt or a chunk without a token, more than 131072 chunks, negative company or cached tokens, or a grouping that
         there is not
     """
-    domain.not_negative("decoders", decoders)
-    domain.not_negative("context", context)
+    company = domain.not_negative("decoders", decoders), domain.not_negative("context", context)
     domain.count("cached", cached, 0)
     domain.grouping(grouping)
     pieces = [(chunk, cached + past) for chunk, past in chunks(prompt, largest_chunk)]
     if len(pieces) <= _FEW_CHUNKS:
-        times = [
-            float(model.step_s(decoders, context, chunk=chunk, past=past, grouping=grouping)) for chunk, past in pieces
-        ]
+        times = [float(model.step_s(*company, chunk=chunk, past=past, grouping=grouping)) for chunk, past in pieces]
     else:
         import numpy as np
 
         sizes, pasts = np.array(pieces, dtype=float).T
-        times = model.step_s(decoders, context, chunk=sizes, past=pasts, grouping=grouping).tolist()
+        times = model.step_s(*company, chunk=sizes, past=pasts, grouping=grouping).tolist()
     domain.total("steps_s", times)
     return times
 
@@ -140,6 +137,7 @@ def steady_state(
     domain.count("slots", slots)
     domain.count("stages", stages)
     domain.count("output", workload.output)
+    domain.count("largest_chunk", largest_chunk)
     running = min(users, slots)
     prompt, context, gaps = workload.prompt, workload.mean_context, workload.output - 1
     steps = -(-prompt // largest_chunk)

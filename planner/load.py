@@ -28,6 +28,7 @@ from ..errors import DomainError
 if TYPE_CHECKING:
     from ..engines.timing import Scheduling
     from .step import StepModel
+    from .streams import StreamModel
 
 _ITERATIONS = 8
 # Against the simulation: how far arrivals of equal lengths spread per wave, how much of a step is waited for, how queues build up.
@@ -70,7 +71,7 @@ class Server:
     stages : of a pipeline, which work on as many groups of requests
     """
 
-    model: StepModel
+    model: StepModel | StreamModel
     scheduling: Scheduling
     budget: int
     places: int
@@ -160,25 +161,34 @@ class _Decode:
 def _decode(server: Server, traffic: Traffic, running: int, per_prompt_s: float) -> _Decode:
     """Time per token: a fixed point of the sequences that decode at a time.
 
-    In the time of one request every other one is prefilled once: before its first token, or while it decodes.
+    In the time of one request every other one is prefilled once: before its first token, or while it decodes. Prompts that come within one
+    step are computed together in the next.
     """
     model, stages, gaps = server.model, server.stages, max(0.0, traffic.output - 1)
     context, first = traffic.prompt + traffic.output / 2, server.scheduling.admission == "prefill_first"
     lockstep = _lockstep_s(server, traffic, running)
-    share = 1.0 if gaps else 0.0
+    share, together = (1.0 if gaps else 0.0), 1.0
     others = running - 1.0
+    most = max(1.0, min(server.budget // traffic.prompt, others))
     for _ in range(_ITERATIONS):
         batch = max(1.0, running * share / stages)
         step = float(model.step_s(batch, context))
-        prompt, steps = _one_prompt_s(server, traffic.prompt, 0.0 if first else batch, context)
-        added = prompt if first else max(0.0, prompt - steps * step)
-        in_one_step = max(1 / steps, server.budget // traffic.prompt)
-        unserved = 0.0 if first and gaps else max(0.0, others - gaps * in_one_step)
+        decoders = 0.0 if first else batch
+        prompt, steps = _one_prompt_s(server, traffic.prompt, decoders, context)
+        busy = (
+            prompt
+            if together == 1
+            else float(model.step_s(decoders, context, chunk=together * traffic.prompt, pieces=together))
+        )
+        added = busy / together if first else max(0.0, busy - steps * step) / together
+        unserved = 0.0 if first and gaps else max(0.0, others - gaps * max(1 / steps, most))
         cycle = gaps * step + others * added / stages + prompt
         before = max(_ahead(min(_FULLEST, others * per_prompt_s / stages / cycle), running), unserved)
         during = max(0.0, others - before)
         decode = gaps * step + (lockstep or during * added / stages)
         share = decode / (decode + prompt + before * prompt / stages)
+        if steps == 1:
+            together = min(most, max(1.0, others * busy / stages / cycle))
     return _Decode(decode / gaps if gaps else 0.0, step, running * share, prompt, added, unserved, during)
 
 
@@ -288,7 +298,9 @@ def saturated(server: Server, traffic: Traffic) -> Saturated:
     """
     if min(server.places, traffic.prompt, traffic.output) < 1:
         raise DomainError("load", got=f"{server.places} places", wanted="at least one, and tokens of prompt and output")
-    return max((_saturated(server, traffic, batch) for batch in _batches(server.places)), key=lambda s: s.requests_per_s)
+    return max(
+        (_saturated(server, traffic, batch) for batch in _batches(server.places)), key=lambda s: s.requests_per_s
+    )
 
 
 def _batches(most: int) -> list[int]:

@@ -98,12 +98,12 @@ def overcommitted(plan: MemoryPlan) -> list[Notice]:
 def assumptions_of(d: Deployment, plan: MemoryPlan) -> list[Assumption]:
     """List what came from the device, the engine profile or a formula instead of from the user."""
     hardware, overrides = d.hardware, d.memory
-    listed = [_of_device(d, "memory.bandwidth", hardware.memory.bandwidth)]
+    listed = [device_assumption(d, "memory.bandwidth", hardware.memory.bandwidth)]
     if overrides.total_bytes is None:
-        listed.append(_of_device(d, hardware.memory.total_key(d.engine.budget.total), d.device_bytes))
+        listed.append(device_assumption(d, hardware.memory.total_key(d.engine.budget.total), d.device_bytes))
     if hardware.has_rates:
         arithmetic = main_arithmetic(d)
-        listed.append(_of_device(d, f"peak.{arithmetic}", hardware.peak.rate(arithmetic)))
+        listed.append(device_assumption(d, f"peak.{arithmetic}", hardware.peak.rate(arithmetic)))
         listed += kernel_assumptions(d)
     listed += _of_settings(d)
     if overrides.utilization is None and d.settings.kv_cache_bytes is None:
@@ -121,7 +121,8 @@ def assumptions_of(d: Deployment, plan: MemoryPlan) -> list[Assumption]:
     return listed
 
 
-def _of_device(d: Deployment, figure: str, value: object) -> Assumption:
+def device_assumption(d: Deployment, figure: str, value: object) -> Assumption:
+    """A figure of the device, with where it comes from."""
     evidence = d.hardware.evidence_of(figure)
     source, kind = (evidence.source, evidence.kind) if evidence else ("no source given", "user")
     return Assumption(figure, value, f"{d.hardware.name}: {source}", kind)

@@ -58,9 +58,13 @@ class CacheKey:
 
         Raises
         ------
-        DomainError : for a block of no tokens, or a token that is no whole number: rounded ones would share what differs
+        DomainError : for a block of no tokens, a name that is no text, or a token that is no whole number: rounded ones would share what
+            differs
         """
         domain.count("block", block)
+        for what, name in (("model", model), ("kv_format", kv_format), ("adapter", adapter or "")):
+            if not isinstance(name, str):
+                raise DomainError(what, got=name, wanted="a name")
         chain, parent, inside = [], b"", hashlib.sha256()
         for position, token in enumerate(domain.several("tokens", tokens), 1):
             inside.update(b"%d," % domain.count("token", token, 0, _MOST_TOKEN))

@@ -23,6 +23,7 @@ from .memory import Capacity, MemoryPlan, engine_cache, plan_capacity, plan_memo
 from .notices import assumptions_of, main_arithmetic, overcommitted, warnings_of
 from .parallel import SINGLE
 from .parameters import count_parameters, stored_bytes
+from .reached import reached_model
 from .remedies import remedies
 from .results import Answer, Assumption, Explanation, Notice
 from .step import StepModel
@@ -31,7 +32,9 @@ from .times import times_of
 if TYPE_CHECKING:
     from .deployment import Deployment
     from .logged import LoggedPart
+    from .sensitivity import Sensitivity
     from .solve import Question, Solution
+    from .streams import StreamModel
     from .times import Times
 
 READING_TOKENS_PER_S = 10.0  # a fast reader takes in 5 to 10 tokens per second
@@ -58,6 +61,7 @@ class SizeResult(Answer):
     decode_batch: float  # sequences of a decode step, as in intensity and work
     solution: Solution | None = None  # the answer to an inverse question
     logged: tuple[LoggedPart, ...] = ()  # a start-up log beside the prediction
+    sensitivities: tuple[Sensitivity, ...] = ()  # which input moves the answer most, where that was asked
     remarks: tuple[Notice, ...] = ()  # what the question itself gives to warn of
 
     @property
@@ -140,6 +144,7 @@ class SizeResult(Answer):
             "bottleneck": {"prefill": self.prefill_limit, "decode": self.decode_limit},
             "faster_than_reading": self.faster_than_reading,
             **({"solution": self.solution} if self.solution else {}),
+            **({"sensitivity": self.sensitivities} if self.sensitivities else {}),
             **({"log": {"parts": [_logged(part) for part in self.logged]}} if self.logged else {}),
         }
 
@@ -218,7 +223,7 @@ def size_deployment(d: Deployment, question: Question | None = None) -> SizeResu
     nominal, rank = StepModel.of(d), RankFigures.of(d, parameters)
     # What the model needs, however it is divided: ranks that repeat work or hold copies do not add to it.
     whole = nominal if d.layout == SINGLE else StepModel.of(replace(d, layout=SINGLE))
-    reached = nominal if d.kernels is None else StepModel.reached(d)
+    reached = reached_model(d)
     # The work of a step is shown at the batch that runs; when nothing fits, at the batch that was asked for.
     slots = capacity.max_concurrency // d.layout.dp
     running = min(d.sequences_per_replica, slots) or d.sequences_per_replica
@@ -259,7 +264,7 @@ def _solution(d: Deployment, question: Question | None) -> Solution | None:
     return solve(d, question)
 
 
-def _limit(model: StepModel, load: Load, d: Deployment, *, fits: bool) -> Limit | None:
+def _limit(model: StepModel | StreamModel, load: Load, d: Deployment, *, fits: bool) -> Limit | None:
     """What binds a phase: capacity when it does not fit, else what most of the time is spent on; None without rates."""
     if not fits:
         return "capacity"

@@ -12,13 +12,12 @@ drafts were kept, and the k tokens by which the context grows within a round.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from ..errors import DomainError
 from . import domain
-from .acceptance import check_drafts, check_expected, expected_by_drafts
 from .costs import Experts
+from .draft_trees import DraftRound, chain_rounds
 from .experts import distinct_experts_correlated
 from .speculative import TIE, first_best
 from .step import StepModel
@@ -30,7 +29,8 @@ if TYPE_CHECKING:
     from .deployment import Deployment
     from .step import Grouping
 
-_MOST_SEQUENCES = 4096
+_MOST_SEQUENCES = 4096  # that are looked at unless more are asked for
+_MOST_BATCH = 2**20
 
 
 def verify_ratio(
@@ -41,16 +41,14 @@ def verify_ratio(
     It is 1 while the weights bind, grows towards k + 1 with the batch, and falls again with the context, whose cache is read once for all
     k + 1 tokens (MagicDec). With grouping ``parts`` these are the figures of F11.6. Numbers or arrays.
 
-    Left out: the state that a recurrent layer writes for each of the k + 1 tokens (their memory is counted in
-    :func:`~roofplan.planner.speculative.speculation_memory`).
-
     Raises
     ------
-    DomainError : unless batch and context are above zero and drafts not negative
+    DomainError : unless batch and context are above zero and drafts not negative, or for a grouping that there is not
     """
-    _check_load(batch, drafts, context)
+    _check_load(batch, drafts, context, grouping)
     plain = target.step_s(batch, context, grouping=grouping)
-    return target.step_s(batch, context, verify=drafts + 1, grouping=grouping) / plain
+    verify = target.step_s(batch, context, verify=drafts + 1, grouping=grouping)
+    return _quotient("verify_ratio", verify, plain)
 
 
 def relative_draft_cost(
@@ -60,20 +58,23 @@ def relative_draft_cost(
 
     Raises
     ------
-    DomainError : unless batch and context are above zero
+    DomainError : unless batch and context are above zero, or for a grouping that there is not
     """
-    _check_load(batch, 0, context)
-    return draft.step_s(batch, context, grouping=grouping) / target.step_s(batch, context, grouping=grouping)
+    _check_load(batch, 0, context, grouping)
+    own, plain = (model.step_s(batch, context, grouping=grouping) for model in (draft, target))
+    return _quotient("relative_draft_cost", own, plain)
 
 
-def _check_load(batch: Amount, drafts: Amount, context: Amount) -> None:
-    """Check numbers, or the extremes of arrays (a NaN is both)."""
-    import numpy as np
+def _check_load(batch: Amount, drafts: Amount, context: Amount, grouping: Grouping) -> None:
+    domain.amounts("batch", batch, domain.positive)
+    domain.amounts("context", context, domain.positive)
+    domain.amounts("drafts", drafts, domain.not_negative)
+    domain.grouping(grouping)
 
-    for extreme in (np.min, np.max):
-        domain.positive("batch", float(extreme(batch)))
-        domain.positive("context", float(extreme(context)))
-        domain.not_negative("drafts", float(extreme(drafts)))
+
+def _quotient(what: str, one_s: Amount, other_s: Amount) -> Amount:
+    domain.amounts(what, one_s, domain.positive)
+    return domain.amounts(what, one_s / domain.amounts(what, other_s, domain.positive), domain.positive)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,23 +103,30 @@ class Drafter:
         domain.not_negative("relative_cost", self.relative_cost)
         domain.not_negative("overhead_s", self.overhead_s)
 
-    def time_s(self, drafts: Amount, batch: Amount, context: Amount, plain_s: Amount, grouping: Grouping) -> Amount:
-        """Time of a round that is not verification: the passes of the drafter, and the overhead (none without drafts)."""
+    def time_s(self, passes: Amount, batch: Amount, context: Amount, plain_s: Amount, grouping: Grouping) -> Amount:
+        """Time of a round that is not verification: the passes of the drafter, and the overhead (none without drafts).
+
+            p (t_d + c_d t) + overhead, with one pass p for all drafts where they come from one (formula F11.5)
+
+        Numbers or arrays, in seconds; what it gets was checked.
+        """
         own = 0 if self.model is None else self.model.step_s(batch, context, grouping=grouping)
-        drafting = drafts > 0
-        passes = 1 * drafting if self.one_pass else drafts
-        return passes * (own + self.relative_cost * plain_s) + self.overhead_s * drafting
+        drafting = passes > 0
+        run = 1 * drafting if self.one_pass else passes
+        return run * (own + self.relative_cost * plain_s) + self.overhead_s * drafting
 
 
 @dataclass(frozen=True, slots=True)
 class Speculation:
-    """Decoding of ``batch`` sequences with so many drafts each; no drafts is plain decoding.
+    """Decoding of ``batch`` sequences with so many drafts each, in so many passes of the drafter; no drafts is plain decoding.
 
-    ``tpot_s`` is the mean time per token of one sequence (its tokens come in bursts of a round), ``output_tokens_per_s`` that of all.
-    ``within_budget`` says whether a step has room for all drafts of all sequences.
+    ``drafts`` counts the tokens to verify beside the last one, of a tree its nodes. ``tpot_s`` is the mean time per token of one sequence
+    (its tokens come in bursts of a round), ``output_tokens_per_s`` that of all. ``within_budget`` says whether a step has room for all
+    drafts of all sequences.
     """
 
     drafts: int
+    passes: int
     batch: int
     expected_tokens: float
     verify_ratio: float
@@ -149,55 +157,110 @@ def speculation_table(
 
     Raises
     ------
-    DomainError : for rates outside [0, 1] or rising ones, or batches, context or a limit that are not above zero
+    DomainError : for rates outside [0, 1] or rising ones, batches, context or a limit that are not above zero, or a grouping that there is
+        not
+    """
+    return rounds_table(
+        target,
+        drafter,
+        chain_rounds(rates),
+        batches,
+        context,
+        max_batched_tokens=max_batched_tokens,
+        grouping=grouping,
+    )
+
+
+def rounds_table(
+    target: StepModel,
+    drafter: Drafter,
+    rounds: Iterable[DraftRound],
+    batches: Iterable[int],
+    context: float,
+    *,
+    max_batched_tokens: int | None = None,
+    grouping: Grouping = "operators",
+) -> tuple[Speculation, ...]:
+    """Speculation with any rounds, chains or trees, at each batch, batch by batch: Sp = E t / (t_draft + t_verify) (formula F11.5, F11.8).
+
+    The best size of a tree by batch is :func:`best_by_batch` of a table of :func:`~roofplan.planner.draft_trees.tree_rounds`. No rows
+    without a round or a batch.
+
+    Parameters
+    ----------
+    rounds : tokens to verify, passes of the drafter, and E of each
+    context : mean tokens of a sequence
+    max_batched_tokens : most tokens of a step: B (nodes + 1); None where nothing limits them
+
+    Raises
+    ------
+    DomainError : for batches, context or a limit that are not above zero, or a grouping that there is not
     """
     import numpy as np
 
-    for batch in batches:
-        domain.count("batch", batch)
+    sizes = [domain.count("batch", batch) for batch in domain.several("batches", batches)]
+    drawn = domain.several("rounds", rounds, DraftRound)
     domain.positive("context", context)
+    domain.grouping(grouping)
     limit = None if max_batched_tokens is None else domain.count("max_batched_tokens", max_batched_tokens)
-    expected = expected_by_drafts(rates)
-    drafts, columns = np.arange(len(expected)), np.asarray(batches, dtype=float)[:, np.newaxis]
-    plain, verify, whole = _times(target, drafter, drafts, columns, context, grouping)
+    if not sizes or not drawn:
+        return ()
+    nodes, passes = np.array([(each.nodes, each.passes) for each in drawn]).T
+    columns = np.asarray(sizes, dtype=float)[:, np.newaxis]
+    plain, verify, whole = _times(target, drafter, (nodes, passes), columns, context, grouping)
     return tuple(
         Speculation(
-            drafts=k,
+            drafts=each.nodes,
+            passes=each.passes,
             batch=batch,
-            expected_tokens=tokens,
+            expected_tokens=each.expected_tokens,
             verify_ratio=verify_s / plain_s,
             round_s=round_s,
-            speedup=tokens * plain_s / round_s,
-            tpot_s=round_s / tokens,
-            output_tokens_per_s=batch * tokens / round_s,
-            within_budget=limit is None or batch * (k + 1) <= limit,
+            speedup=each.expected_tokens * plain_s / round_s,
+            tpot_s=round_s / each.expected_tokens,
+            output_tokens_per_s=batch * each.expected_tokens / round_s,
+            within_budget=limit is None or batch * (each.nodes + 1) <= limit,
         )
-        for batch, (plain_s,), verified, rounds in zip(
-            batches, plain.tolist(), verify.tolist(), whole.tolist(), strict=True
+        for batch, (plain_s,), verified, rounds_s in zip(
+            sizes, plain.tolist(), verify.tolist(), whole.tolist(), strict=True
         )
-        for k, (tokens, verify_s, round_s) in enumerate(zip(expected, verified, rounds, strict=True))
+        for each, verify_s, round_s in zip(drawn, verified, rounds_s, strict=True)
     )
 
 
 def _times(
-    target: StepModel, drafter: Drafter, drafts: Amount, batch: Amount, context: Amount, grouping: Grouping
+    target: StepModel,
+    drafter: Drafter,
+    nodes_and_passes: tuple[Amount, Amount],
+    batch: Amount,
+    context: Amount,
+    grouping: Grouping,
 ) -> tuple[Amount, Amount, Amount]:
     """Seconds of a plain step, of the verification, and of the whole round."""
+    nodes, passes = nodes_and_passes
     plain = target.step_s(batch, context, grouping=grouping)
-    verify = target.step_s(batch, context, verify=drafts + 1, grouping=grouping)
-    return plain, verify, verify + drafter.time_s(drafts, batch, context, plain, grouping)
+    verify = target.step_s(batch, context, verify=nodes + 1, grouping=grouping)
+    whole = verify + drafter.time_s(passes, batch, context, plain, grouping)
+    for times in (plain, verify, whole):
+        domain.amounts("time of a round", times, domain.positive)
+    return plain, verify, whole
 
 
 def best_by_batch(table: Iterable[Speculation]) -> tuple[Speculation, ...]:
-    """The row of the largest speed-up at each batch, of those within the budget of a step; ties go to fewer drafts (formula F11.5).
+    """The row of the largest speed-up at each batch, of those within the budget of a step (formula F11.5).
 
-    A batch that exceeds the budget even without drafts has no row.
+    Ties go to fewer drafts, whatever the order of the rows; batches come back in rising order. One that exceeds the budget even without
+    drafts has no row.
+
+    Raises
+    ------
+    DomainError : for what is no collection of rows
     """
-    best = []
-    for _, rows in groupby((row for row in table if row.within_budget), key=lambda row: row.batch):
-        of_batch = tuple(rows)
-        best.append(of_batch[first_best(row.speedup for row in of_batch)])
-    return tuple(best)
+    by_batch: dict[int, list[Speculation]] = {}
+    for row in sorted(domain.several("table", table, Speculation), key=lambda row: (row.batch, row.drafts, row.passes)):
+        if row.within_budget:
+            by_batch.setdefault(row.batch, []).append(row)
+    return tuple(rows[first_best(row.speedup for row in rows)] for rows in by_batch.values())
 
 
 def break_even_batch(
@@ -223,17 +286,20 @@ def break_even_batch(
 
     Raises
     ------
-    DomainError : without a draft, for E outside [1, k + 1], or a context or limits that are not above zero
+    DomainError : without a draft, for E outside [1, k + 1], a context or limits that are not above zero, a ``most`` above 1048576, or a
+        grouping that there is not
     """
     import numpy as np
 
-    check_drafts(drafts, 1)
-    check_expected(tokens, drafts)
+    domain.tokens_per_round(tokens, domain.drafts(drafts, 1))
     domain.positive("context", context)
-    last = domain.count("most", most)
+    domain.grouping(grouping)
+    last = domain.count("most", most, 1, _MOST_BATCH)
     if max_batched_tokens is not None:
         last = min(last, domain.count("max_batched_tokens", max_batched_tokens) // (drafts + 1))
-    plain, _, whole = _times(target, drafter, drafts, np.arange(1.0, last + 1), context, grouping)
+    if not last:
+        return None
+    plain, _, whole = _times(target, drafter, (drafts, drafts), np.arange(1.0, last + 1), context, grouping)
     gains = np.flatnonzero(tokens * plain > whole * (1 + TIE))
     return int(gains[-1]) + 1 if gains.size else None
 
@@ -254,7 +320,7 @@ def expert_bytes_ratio(batch: int, drafts: int, num_experts: int, experts_per_to
         outside [0, 1]
     """
     domain.count("batch", batch)
-    check_drafts(drafts)
+    domain.drafts(drafts)
     if domain.count("experts_per_token", experts_per_token) > domain.count("num_experts", num_experts):
         raise DomainError("experts_per_token", got=experts_per_token, wanted=f"at most the {num_experts} experts")
     touched, plain = (

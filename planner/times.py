@@ -20,6 +20,7 @@ from .ranges import Range
 if TYPE_CHECKING:
     from .deployment import Deployment
     from .step import StepModel
+    from .streams import StreamModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Times:
     throughput: ThroughputFigures
 
 
-def times_of(d: Deployment, nominal: StepModel, reached: StepModel, places: int) -> Times:
+def times_of(d: Deployment, nominal: StepModel, reached: StepModel | StreamModel, places: int) -> Times:
     """Times at the asked concurrency, where each replica has so many places in its cache."""
     users = d.sequences_per_replica
     roof = steady_state(nominal, d.workload, users, places, d.max_batched_tokens, d.layout.pp)
@@ -67,13 +68,13 @@ def times_of(d: Deployment, nominal: StepModel, reached: StepModel, places: int)
 
 
 def places_of(d: Deployment) -> int:
-    """Requests that one replica runs at a time: what its cache holds when the engine keeps room for a part of each output, and its limit."""
+    """Requests that a replica runs at a time: those that its cache holds with a part of each output kept free, and its limit."""
     kept = max(1, round(d.engine.scheduling.reserved_output * d.workload.output))
     admitting = replace(d, workload=replace(d.workload, output=kept))
     return plan_capacity(admitting, plan_memory(admitting)).max_concurrency // d.layout.dp
 
 
-def server_of(d: Deployment, reached: StepModel, places: int) -> Server:
+def server_of(d: Deployment, reached: StepModel | StreamModel, places: int) -> Server:
     """One replica of a deployment as a server."""
     return Server(
         model=reached,

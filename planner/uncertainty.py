@@ -7,16 +7,18 @@ Sources: formulas F18.1 to F18.4 (own derivations, checked by sampling).
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .batching import marginal_gain
-from .domain import at_least, finite, not_negative, positive, probability
+from ..errors import DomainError
+from .domain import at_least, finite, not_negative, pairs, positive, probability
+from .domain import grouping as checked_grouping
 from .roofline import smooth_max
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from .costs import Amount, Load
     from .step import Efficiency, Grouping, StepModel
@@ -41,13 +43,13 @@ def interval(model: StepModel, one: Efficiency, other: Efficiency, figure: Calla
 
     Raises
     ------
-    DomainError : for a share of a rate outside (0, 1] or a negative latency
+    DomainError : for a share of a rate outside (0, 1], a negative latency, or a figure that is no finite number
     """
     for end in (one, other):
         positive("compute", probability("compute", end.compute))
         positive("bandwidth", probability("bandwidth", end.bandwidth))
         not_negative("collective_latency_s", end.collective_latency_s)
-    found = figure(model.at(one)), figure(model.at(other))
+    found = [finite("figure", figure(model.at(end))) for end in (one, other)]
     return Interval(min(found), max(found))
 
 
@@ -66,9 +68,10 @@ def elasticity(figure: Callable[[float], float], at: float = 1.0) -> float:
     >>> round(elasticity(lambda length: 3 * length**2, 7.0), 6)
     2.0
     """
-    positive("at", at)
-    above, below = (positive("figure", figure(at * math.exp(side * _STEP))) for side in (1, -1))
-    return math.log(above / below) / (2 * _STEP)
+    here = positive("at", at)
+    points = [positive("at", here * math.exp(side * _STEP)) for side in (1, -1)]
+    above, below = (positive("figure", figure(point)) for point in points)
+    return math.log(positive("change of the figure", above / below)) / (2 * _STEP)
 
 
 def step_elasticities(model: StepModel, load: Load, grouping: Grouping = "operators") -> dict[str, float]:
@@ -78,8 +81,9 @@ def step_elasticities(model: StepModel, load: Load, grouping: Grouping = "operat
 
     Raises
     ------
-    DomainError : when the step takes no time
+    DomainError : when the step takes no time, or for a grouping that there is not
     """
+    checked_grouping(grouping)
     held = _held(load)
     reached: dict[str, float] = {name: getattr(model.efficiency, name) for name in _EFFICIENCIES}
 
@@ -141,9 +145,8 @@ def byte_shares(model: StepModel, load: Load) -> ByteShares:
     DomainError : when the step reads nothing
     """
     _, weights, cache = model.totals(load)
-    positive("bytes", weights + cache)
-    share = float(marginal_gain(1, weights, cache))
-    return ByteShares(share, 1 - share)
+    read = positive("bytes", float(weights + cache))
+    return ByteShares(float(weights) / read, float(cache) / read)
 
 
 def smooth_max_shares(compute_s: float, memory_s: float, p: float) -> tuple[float, float]:
@@ -157,8 +160,6 @@ def smooth_max_shares(compute_s: float, memory_s: float, p: float) -> tuple[floa
     (0.164948453608, 0.835051546392)
     """
     at_least("p", p, 1)
-    not_negative("compute_s", compute_s)
-    not_negative("memory_s", memory_s)
     total = positive("the joint time", smooth_max(compute_s, memory_s, p))
     return (compute_s / total) ** p, (memory_s / total) ** p
 
@@ -182,14 +183,15 @@ def combined_error(terms: Iterable[tuple[float, float]]) -> float:
     >>> round(combined_error([(-1.0, 0.03), (0.8, 0.05)]), 12)
     0.05
     """
-    return math.hypot(*(finite("elasticity", power) * not_negative("error", error) for power, error in terms))
+    parts = (finite("elasticity", power) * not_negative("error", error) for power, error in pairs("terms", terms))
+    return finite("error", math.hypot(*parts))
 
 
 def attribution(terms: Mapping[str, float], combined: Callable[[Mapping[str, float]], float]) -> dict[str, float]:
     """By how much a figure drops when one of its terms is set to zero, for each (formula F18.4).
 
     Where terms hide behind one another (a maximum), the drops sum to less than the figure, and a hidden term has none: give the shares
-    of :func:`smooth_max_shares` or :func:`rate_elasticities` beside them.
+    of :func:`smooth_max_shares` or :func:`rate_elasticities` beside them. For a step :mod:`~roofplan.planner.attribution` gives both.
 
     Parameters
     ----------
@@ -198,12 +200,14 @@ def attribution(terms: Mapping[str, float], combined: Callable[[Mapping[str, flo
 
     Raises
     ------
-    DomainError : for a negative term
+    DomainError : for a negative term, or a figure that is no finite number
 
     >>> attribution({"compute": 2.0, "memory": 3.0}, lambda t: max(t.values()))
     {'compute': 0.0, 'memory': 1.0}
     """
+    if not isinstance(terms, Mapping):
+        raise DomainError("terms", got=terms, wanted="a time for each name")
     for name, term in terms.items():
         not_negative(name, term)
-    whole = combined(terms)
-    return {name: whole - combined({**terms, name: 0.0}) for name in terms}
+    whole = finite("figure", combined(terms))
+    return {name: whole - finite("figure", combined({**terms, name: 0.0})) for name in terms}

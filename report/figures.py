@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 GIB, GB = 2**30, 10**9
 
 # Colours of Okabe and Ito (2008), told apart with every common kind of colour blindness; the markers differ too.
-_LOOKS = (
+LOOKS = (
     ("#009E73", "o"),
     ("#D55E00", "s"),
     ("#0072B2", "^"),
@@ -24,7 +24,7 @@ _LOOKS = (
     ("#000000", "X"),
     ("#8A7A00", "*"),
 )
-_SETTINGS = {
+SETTINGS = {
     "svg.hashsalt": "roofplan",  # element names would be random otherwise
     "svg.fonttype": "path",
     "font.family": ["DejaVu Sans"],  # comes with matplotlib
@@ -59,7 +59,7 @@ def devices_figure(path: Path, devices: Iterable[DevicePoint]) -> None:
     from matplotlib.figure import Figure
 
     points = sorted(devices)
-    settings: Any = ["default", _SETTINGS]
+    settings: Any = ["default", SETTINGS]
     with style.context(settings):
         figure = Figure(figsize=(10, 7), dpi=72)  # a pixel of the layout is a point
         FigureCanvasSVG(figure)
@@ -67,7 +67,7 @@ def devices_figure(path: Path, devices: Iterable[DevicePoint]) -> None:
         _prepare(axes, points)
         vendors = [point.vendor for point in points]
         for (colour, marker), vendor in zip(
-            _LOOKS, sorted(set(vendors), key=lambda name: (-vendors.count(name), name)), strict=False
+            LOOKS, sorted(set(vendors), key=lambda name: (-vendors.count(name), name)), strict=False
         ):
             own = [point for point in points if point.vendor == vendor]
             axes.scatter(

@@ -12,14 +12,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..accuracy.results import MemoryAccuracy
+    from ..accuracy.speed import SpeedAccuracy
     from ..engines.profile import EngineProfile
+    from ..planner.advice import Advice
     from ..planner.caching import KvResult
-    from ..planner.deployment import EngineSettings
+    from ..planner.deployment import Deployment, EngineSettings
     from ..planner.logged import LoggedPart
     from ..planner.ranges import Range
     from ..planner.results import Answer, Explanation
+    from ..planner.sensitivity import Sensitivity
     from ..planner.sizing import SizeResult
     from ..planner.solve import Solution
+    from ..planner.sweeping import SweepResult
     from .listings import Listing
 
 Row = tuple[str, ...]
@@ -45,7 +49,7 @@ class Report:
     remarks: tuple[str, ...]
 
 
-_REASONS = {
+REASONS = {
     "weights_exceed_memory": "the weights and activations alone exceed the memory of a device",
     "kv_less_than_one_sequence": "not even one sequence fits beside the weights",
     "kv_less_than_concurrency": "fewer sequences fit than were asked for; the others wait",
@@ -64,12 +68,18 @@ def size_report(r: SizeResult) -> Report:
         sections.insert(0, _logged(r.logged))
     if r.times is not None:
         sections.append(_speed(r))
+    if r.sensitivities:
+        sections.append(_sensitivities(r.sensitivities))
     sections.append(_limits(r))
     return Report(_heading(r), _verdict(r), r.fits, tuple(sections), _remarks(r))
 
 
 def _heading(r: SizeResult) -> str:
-    d = r.deployment
+    return deployment_heading(r.deployment)
+
+
+def deployment_heading(d: Deployment) -> str:
+    """The heading of what is said about one deployment."""
     devices = f"{d.layout.devices} x {d.hardware.name}" if d.layout.devices > 1 else d.hardware.name
     layout = f" ({d.layout})" if d.layout.devices > 1 else ""
     formats = f"weights {d.formats.name}, KV {d.formats.kv.name}"
@@ -88,7 +98,7 @@ def _verdict(r: SizeResult) -> str:
     capacity, length = r.capacity, show_count(r.deployment.workload.length)
     if r.fits:
         return f"It fits: room for {show_count(capacity.max_concurrency)} sequences of {length} tokens."
-    return f"It does not fit: {_lacking(r)}{_REASONS[r.reasons[0]]}."
+    return f"It does not fit: {_lacking(r)}{REASONS[r.reasons[0]]}."
 
 
 def _lacking(r: SizeResult) -> str:
@@ -232,6 +242,14 @@ def _speed(r: SizeResult) -> Section:
     return Section("Speed", ("", "expected", "low to high", "roof"), rows)
 
 
+def _sensitivities(found: tuple[Sensitivity, ...]) -> Section:
+    rows = tuple(
+        (s.name, f"{s.ttft:+.2f}", "none" if s.tpot is None else f"{s.tpot:+.2f}", f"{s.output_rate:+.2f}")
+        for s in found
+    )
+    return Section("Per cent for one per cent more", ("", "TTFT", "TPOT", "output tokens/s"), rows)
+
+
 def _spread(name: str, figure: Range | None, printed: Callable[[float], str]) -> Row:
     if figure is None:
         return (name, "none", "a single token has no gap", "")
@@ -316,6 +334,18 @@ def _arranged(answer: Answer) -> Report:
             from .accuracy import memory_report
 
             return memory_report(cast("MemoryAccuracy", answer))
+        case "accuracy speed":
+            from .accuracy_speed import speed_report
+
+            return speed_report(cast("SpeedAccuracy", answer))
+        case "sweep":
+            from .sweeps import sweep_report
+
+            return sweep_report(cast("SweepResult", answer))
+        case "advise":
+            from .advice import advice_report
+
+            return advice_report(cast("Advice", answer))
     from .listings import Listing
 
     if isinstance(answer, Listing):

@@ -13,6 +13,8 @@ import pytest
 
 import roofplan.engines.profile
 import roofplan.engines.spec
+import roofplan.engines.timing
+import roofplan.hardware.achieved
 import roofplan.hardware.spec
 import roofplan.models.spec
 from roofplan import engines, hardware, models, specfiles
@@ -30,8 +32,16 @@ READERS = {
     "roofplan/model/v1": models.from_document,
     "roofplan/format/v1": lambda document: specfiles.validate(NumberFormat, document),
     "roofplan/engine/v1": engines.profiles.from_document,
+    "roofplan/kernels/v1": hardware.kernels_from_document,
 }
-MODULES = (roofplan.engines.profile, roofplan.engines.spec, roofplan.hardware.spec, roofplan.models.spec)
+MODULES = (
+    roofplan.engines.profile,
+    roofplan.engines.spec,
+    roofplan.engines.timing,
+    roofplan.hardware.achieved,
+    roofplan.hardware.spec,
+    roofplan.models.spec,
+)
 # Not written by hand: the marker of unions, and what the readers of weight files fill in.
 FILLED_BY_READERS = {"checkpoint", "assumed"}
 NOT_WRITTEN = {models.spec.Tagged, models.spec.Stored, StoredFormat}

@@ -54,3 +54,51 @@ def memory(
         specfiles.write_text(Path(rows), result.to_rows(), overwrite=force)
     print_answer(result, output_format, color)
     return ExitCode.YES
+
+
+@app.command()
+def speed(
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data",
+            metavar="CSV",
+            help="Rows in the columns of accuracy/data/e2e_serving.csv or speed.csv. Default: both files.",
+        ),
+    ] = None,
+    by: Annotated[
+        str, typer.Option("--by", metavar="LABELS", help="Also by the values of these labels (model,tp,precision).")
+    ] = "",
+    simulate: Annotated[
+        bool, typer.Option("--simulate", help="Closed loops request by request, not by the closed form.")
+    ] = False,
+    rows: Annotated[
+        str | None, typer.Option("--rows", metavar="FILE", help="Write every comparison to a CSV file.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing --rows file.")] = False,
+    output_format: o.OutputFormat = o.Format.text,
+    color: o.ColorChoice = o.Color.auto,
+) -> int:
+    """Compare predicted times and rates with published benchmarks.
+
+    Examples:
+    roofplan accuracy speed
+
+    roofplan accuracy speed --simulate --by model,gpu --rows comparisons.csv
+
+    roofplan accuracy speed --data my-rows.csv --format json
+    """
+    from pathlib import Path
+
+    from .. import specfiles
+    from ..accuracy.speed import speed_accuracy
+    from ..errors import ExitCode
+    from .render import print_answer, progress_on_stderr
+
+    labels = [name.strip() for name in by.split(",") if name.strip()]
+    with progress_on_stderr("rows") as progress:
+        result = speed_accuracy(data, labels, simulate=simulate, progress=progress)
+    if rows is not None:
+        specfiles.write_text(Path(rows), result.to_rows(), overwrite=force)
+    print_answer(result, output_format, color)
+    return ExitCode.YES

@@ -33,6 +33,16 @@ class Question(enum.StrEnum):
     min_utilization = "min-utilization"
 
 
+class AdviceGoal(enum.StrEnum):
+    """What levers are ranked by."""
+
+    ttft = "ttft"
+    tpot = "tpot"
+    throughput = "throughput"
+    capacity = "capacity"
+    cost = "cost"
+
+
 _ROOM = Path(__file__).parent.parent
 
 
@@ -291,3 +301,30 @@ Explain = Annotated[
     typer.Option("--explain", help="Show formula, numbers and sources of each figure.", rich_help_panel=_OUTPUT),
 ]
 ColorChoice = Annotated[Color, typer.Option("--color", help="When to colour.", rich_help_panel=_OUTPUT)]
+Sensitivity = Annotated[
+    bool,
+    typer.Option(
+        "--sensitivity",
+        help="Show which input moves the times most: by how many per cent for one per cent more of it.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+Goal = Annotated[AdviceGoal, typer.Option("--goal", help="Rank the levers by their gain in this.", rich_help_panel=_OUTPUT)]
+PrefixHit = Annotated[
+    str | None,
+    typer.Option(
+        "--prefix-hit",
+        metavar="FRACTION",
+        help="Share of every prompt that all requests have in common, for the prefix cache. Default: 0.5.",
+        rich_help_panel=_WORKLOAD,
+    ),
+]
+Acceptance = Annotated[
+    str | None,
+    typer.Option(
+        "--acceptance",
+        metavar="FRACTION",
+        help="Probability that a draft of a trained draft layer is kept, for speculation. Default: 0.7.",
+        rich_help_panel=_WORKLOAD,
+    ),
+]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING
 
 from .options import Color, Format
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from ..planner.results import Answer
 
 
@@ -29,3 +32,21 @@ def print_answer(answer: Answer, output_format: Format, color: Color, *, explain
             sys.stdout.write(textfiles.to_csv(answer, explain=explain))
         case Format.markdown:
             sys.stdout.write(textfiles.to_markdown(sections.report_of(answer, explain=explain)))
+
+
+@contextlib.contextmanager
+def progress_on_stderr(what: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Show on standard error how far long work is, where a person watches; None elsewhere."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+
+    def show(done: int, total: int) -> None:
+        sys.stderr.write(f"\r{done:,} of {total:,} {what}\x1b[K")
+        sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()

@@ -38,6 +38,7 @@ def size(
     strict: o.Strict = False,
     output_format: o.OutputFormat = o.Format.text,
     explain: o.Explain = False,
+    sensitivity: o.Sensitivity = False,
     color: o.ColorChoice = o.Color.auto,
 ) -> int:
     """Size a model on devices: does it fit, for how many users, how fast, and what limits it.
@@ -48,6 +49,8 @@ def size(
     roofplan size llama-3-70b a100-80gb --devices 2 --weights int8 --explain
 
     roofplan size llama-3.1-8b h100-sxm --engine vllm@0.19 --max-num-seqs 512 --solve max-context
+
+    roofplan size llama-3.1-8b h100-sxm --concurrency 64 --sensitivity
 
     roofplan size h100-sxm --from-log serve.log
 
@@ -66,6 +69,7 @@ def size(
         hardware,
         solve=solve.value if solve else None,
         from_log=from_log,
+        sensitivity=sensitivity,
         prompt=prompt,
         output=output,
         concurrency=concurrency,

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...engines.profile import parse_version
 from ...engines.profiles import engine_of
@@ -38,7 +39,7 @@ GENERATIONS: dict[str, tuple[str, ...] | None] = {
 _TPOT_SCALE, _TTFT_SCALE = 0.10, 0.20
 _GROUP_ROWS = 12
 _STEP = 0.25  # of a prior's deviation, for differences
-_ROUNDS = 4
+_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +67,20 @@ SHARED = {
     "gated_delta": Prior(22e-6, 5e-6),
     "sparse_index": Prior(52e-6, 10e-6),
 }
+# TensorRT-LLM's first backend is in C++: its host is quicker than one in Python, but its kernels fuse less between products.
+OWN = {"tensorrt-llm@0.8.layer_passes": Prior(20, 8)}
+_QUICKER = {
+    "tensorrt-llm@0.8.prompt_floor": Prior(0.3e-3, 0.1e-3),
+    "tensorrt-llm@0.8.request_overhead": Prior(6e-3, 2e-3),
+}
 _FLOORS = ("routing", "latent", "gated_delta", "sparse_index")
 PRIORS = {
     f"{generation}.{name}": prior
     for generation, names in GENERATIONS.items()
     for name, prior in PER_ENGINE.items()
     if names is None or name in names
-} | SHARED
+}
+PRIORS |= _QUICKER | OWN | SHARED
 
 Constants = dict[str, float]
 
@@ -85,9 +93,11 @@ def expected() -> Constants:
 def with_constants(case: Case, constants: Constants) -> Case:
     """The same row under other constants."""
     d = case.deployment
-    own = {name: constants[_key(d.engine.name, name)] for name in PER_ENGINE}
+    own: dict[str, Any] = {name: constants[_key(d.engine.name, name)] for name in PER_ENGINE}
     overhead = own.pop("request_overhead")
-    shared = {name: constants[name] for name in SHARED if name not in _FLOORS}
+    shared: dict[str, Any] = {
+        name: constants.get(f"{d.engine.name}.{name}", constants[name]) for name in SHARED if name not in _FLOORS
+    }
     timing = replace(d.engine.timing, **own, **shared)
     assert d.kernels is not None
     floors = replace(d.kernels.floors, **{name: constants[name] for name in _FLOORS})
@@ -103,12 +113,21 @@ def with_constants(case: Case, constants: Constants) -> Case:
 def _key(profile: str, name: str) -> str:
     """The constant that holds for a profile: that of the newest generation, not later, that has one of its own."""
     engine, version = engine_of(profile)
+    asked = parse_version(version) or ()
     older = [
-        (parse_version(engine_of(generation)[1]), f"{generation}.{name}")
+        (first, f"{generation}.{name}")
         for generation, names in GENERATIONS.items()
-        if engine_of(generation)[0] == engine and (names is None or name in names)
+        if engine_of(generation)[0] == engine
+        and (names is None or name in names)
+        and (first := parse_version(engine_of(generation)[1]) or ()) <= asked
     ]
-    return max(key for key in older if key[0] <= parse_version(version))[1]
+    return max(older)[1]
+
+
+def _concerns(name: str, profile: str) -> bool:
+    """Whether a constant of one generation is that of a profile."""
+    generation, _, own = name.rpartition(".")
+    return generation == profile if name in OWN else _key(profile, own) == name
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +185,9 @@ def _log_error(observation: Observation, constants: Constants) -> float:
     return math.log((found.tpot_s if observation.metric == "tpot" else found.ttft_s) / observation.measured_s)
 
 
-def fit(seen: Sequence[Observation], start: Constants, rounds: int = _ROUNDS, say: Callable[[str], None] = print) -> tuple[Constants, np.ndarray, np.ndarray]:
+def fit(
+    seen: Sequence[Observation], start: Constants, say: Callable[[str], None], rounds: int = _ROUNDS
+) -> tuple[Constants, np.ndarray, np.ndarray]:
     """Gauss-Newton from a start; gives the constants, and errors and their slopes there (per deviation of each prior)."""
     constants = start
     for number in range(rounds):
@@ -185,8 +206,7 @@ def _linearised(seen: Sequence[Observation], constants: Constants) -> tuple[np.n
     names = list(PRIORS)
     profiles = [o.case.deployment.engine.name for o in seen]
     touched = [
-        [i for i, profile in enumerate(profiles) if name in SHARED or _key(profile, name.rpartition(".")[2]) == name]
-        for name in names
+        [i for i, profile in enumerate(profiles) if name in SHARED or _concerns(name, profile)] for name in names
     ]
     jobs = [(list(seen), constants)]
     for name, indices in zip(names, touched, strict=True):
@@ -202,7 +222,11 @@ def _linearised(seen: Sequence[Observation], constants: Constants) -> tuple[np.n
 
 
 def _solved(
-    seen: Sequence[Observation], errors: np.ndarray, slopes: np.ndarray, constants: Constants, keep: np.ndarray | None = None
+    seen: Sequence[Observation],
+    errors: np.ndarray,
+    slopes: np.ndarray,
+    constants: Constants,
+    keep: np.ndarray | None = None,
 ) -> np.ndarray:
     """The step, in deviations, that minimises the loss of the linearised errors; reweighted for the soft-L1 loss."""
     import numpy as np
@@ -230,7 +254,9 @@ def _moved(constants: Constants, step: np.ndarray) -> Constants:
 
 
 def _mean_square(seen: Sequence[Observation], errors: np.ndarray) -> float:
-    return sum(o.weight * (e / o.scale) ** 2 for o, e in zip(seen, errors, strict=True)) / sum(o.weight for o in seen)
+    return math.fsum(o.weight * (float(e) / o.scale) ** 2 for o, e in zip(seen, errors, strict=True)) / sum(
+        o.weight for o in seen
+    )
 
 
 def left_out(
@@ -269,21 +295,26 @@ LABELS: dict[str, Callable[[ServingRow], str]] = {
 }
 
 
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def main() -> None:
     """Fit, and print constants and errors."""
     judged = observations([*read_rows(), *(row for row in read_speed_rows() if row.concurrency is None)])
     seen = thinned(judged)
-    fitted = fit(seen, expected())
+    fitted = fit(seen, expected(), say=_say)
     constants = fitted[0]
     for name, value in constants.items():
-        print(f"{name:36s} {value:.4g}   (expected {PRIORS[name].expected:.4g})")
+        _say(f"{name:36s} {value:.4g}   (expected {PRIORS[name].expected:.4g})")
     for title, errors in (
         ("in sample", log_errors(judged, constants)),
         ("before any row", log_errors(judged, expected())),
         *((f"leave one {name} out", left_out(seen, fitted, judged, label)) for name, label in LABELS.items()),
     ):
         for metric in ("tpot", "ttft"):
-            print(f"{title}, {summary(judged, errors, metric)}", flush=True)
+            _say(f"{title}, {summary(judged, errors, metric)}")
 
 
 if __name__ == "__main__":

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...engines.streams import WIDTHS
+from ...planner.streams import Work, constants, width_of
 from ..single_stream import Run, read_runs
-from ..streams import WIDTHS, Work, constants, width_of
 from .robust import Bound, minimise
 
 if TYPE_CHECKING:

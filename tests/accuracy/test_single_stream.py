@@ -14,7 +14,9 @@ from roofplan import hardware
 from roofplan.accuracy.fit.single_stream import BLOCKS, Fitted, fit_block
 from roofplan.accuracy.metrics import Comparison
 from roofplan.accuracy.single_stream import PROMPT, SERIES, Run, build_of, compare, read_runs
-from roofplan.accuracy.streams import Prompt, Stream, Work, byte_s, constants, decode_s, prompt_s, published
+from roofplan.accuracy.single_stream import streams as published
+from roofplan.engines.streams import Prompt, Stream
+from roofplan.planner.streams import Work, byte_s, constants, decode_s, prompt_s
 
 RUNS = read_runs()
 BY_ID = {run.truth.name: run for run in RUNS if isinstance(run, Run)}

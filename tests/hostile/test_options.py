@@ -8,7 +8,7 @@ import pytest
 import typer
 from hostile.processes import Case, Outcome, assert_refused, outcomes_of
 
-from roofplan.cli import app
+from roofplan.cli import build_app
 
 TOKENS = ["--prompt", "--output", "--max-model-len", "--max-num-batched-tokens", "--block-size"]
 COUNTS = ["--concurrency", "--devices", "--tp", "--pp", "--dp", "--ep", "--max-num-seqs", "--max-loras"]
@@ -132,7 +132,7 @@ def test_hostile_words_are_refused_in_one_line(name: str, outcomes: dict[str, Ou
 
 
 def test_every_numeric_option_is_tried() -> None:
-    verbs = typer.main.get_command(app).commands
+    verbs = typer.main.get_command(build_app()).commands
     numeric = {"TOKENS", "N", "FRACTION", "SIZE"}
     for verb in ("size", "kv"):
         there = {option.opts[0] for option in verbs[verb].params if option.metavar in numeric}

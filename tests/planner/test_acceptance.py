@@ -244,7 +244,7 @@ def test_a_rate_after_none_is_unknown() -> None:
 
 NAN, INF = math.nan, math.inf
 BAD_ALPHA = [-0.1, 1.1, NAN, INF]
-BAD_DRAFTS = [-1, 1.5, True, 1001, 10**400]
+BAD_DRAFTS = [-1, 1.5, True, 1001, 10**400, 0.0, False, None, "", INF]
 BAD_DISTRIBUTIONS = [(), (0.5, 0.4), (1.5, -0.5), (NAN, 1.0), (0.5, 0.3, 0.3)]
 
 
@@ -255,7 +255,7 @@ def test_alpha_outside_its_domain(alpha: float) -> None:
         lambda: acceptance.endless_draft_tokens(alpha),
         lambda: acceptance.independent_rates(alpha, 4),
         lambda: acceptance.cumulative_rates([0.5, alpha]),
-        lambda: acceptance.check_rates([alpha]),
+        lambda: acceptance.expected_by_drafts([alpha]),
         lambda: acceptance.tokens_of_round([1.0, alpha]),
         lambda: acceptance.conditional_rates([alpha]),
         lambda: acceptance.expected_by_drafts([alpha]),

@@ -215,10 +215,12 @@ def test_knee_of_a_dense_model_is_its_crossover(
 @given(MODELS, st.integers(1, 50000), st.floats(0, 1), st.integers(0, 60))
 @example(DS_HH, 1000, 0.5, 60)
 def test_knee_against_trying_every_batch(model, context: int, least_gain: float, most: int) -> None:  # F7.6
+    """From throughputs alone: a gain g lets the step grow by (1 - g) / B of its time, so that X(B+1) / X(B) = (B + 1) / (B + 1 - g)."""
     found = batch_curve.knee(model, context, most, least_gain=least_gain)
-    curve = batch_curve.throughput_curve(model, range(1, most + 1), context)
-    assume(all(abs(point.marginal_gain - least_gain) > 1e-9 for point in curve))  # rounding decides such ties
-    assert found.by_gain == max((p.batch for p in curve if p.marginal_gain >= least_gain), default=0)
+    rates = [batch / model.step_s(batch, context) for batch in range(1, most + 2)]
+    gains = [batch + 1 - (batch + 1) * rates[batch - 1] / rates[batch] for batch in range(1, most + 1)]
+    assume(all(abs(gain - least_gain) > 1e-9 for gain in gains))  # rounding decides such ties
+    assert found.by_gain == max((batch for batch, gain in enumerate(gains, 1) if gain >= least_gain), default=0)
     assert found.batch == min(most, found.by_gain)
 
 
@@ -289,6 +291,15 @@ def test_domain_of_the_closed_forms(name: str, value: float) -> None:
         lambda: batching.marginal_gain(-1, W7, C7),
         lambda: batching.marginal_gain(1, 0, 0),
         lambda: batching.marginal_gain(1, W7, -1),
+        lambda: batching.critical_context(1e308, 1e308, 1e5),
+        lambda: batching.textbook_step_s(0, W7, 1e308, C7, 5e-324, 2e12),
+        lambda: batching.textbook_step_s(1e10, W7, 1e308, C7, 1e12, 2e12),
+        lambda: batching.crossover_batch(1e10, 1e-300),
+        lambda: batching.batch_within_memory(1e9, 0, 0, 5e-324),
+        lambda: batch_curve.batch_within_tpot(M7_HA, 1, 0.02, 2**63),
+        lambda: batch_curve.knee(M7_HA, 1, 2**21),
+        lambda: batch_curve.cheapest_batch(M7_HA, 1, 1e308, 1),
+        lambda: batch_curve.throughput_curve(M7_HA, [1], 1, "Whole"),
         lambda: batch_curve.throughput_curve(M7_HA, [0], 1),
         lambda: batch_curve.throughput_curve(M7_HA, [1], 0),
         lambda: batch_curve.batch_within_tpot(M7_HA, 0, 0.02, 1),

@@ -139,7 +139,32 @@ def test_largest_chunk_by_enumeration(model, limit: float, prompt: int, decoders
     found = chunked.chunk_within_latency(model, limit, prompt, decoders=decoders, context=1500)
     assert found == (kept[-1] if len(kept) else 0)
     in_tiles = chunked.chunk_within_latency(model, limit, prompt, tile=tile, decoders=decoders, context=1500)
-    assert in_tiles == found - found % tile
+    assert in_tiles == (prompt if found == prompt else found - found % tile)
+
+
+@given(st.floats(0.001, 0.2), st.integers(1, 3000), st.integers(0, 64), st.data())
+def test_largest_chunk_after_a_cached_prefix_by_enumeration(
+    limit: float, prompt: int, decoders: int, data
+) -> None:  # F10.4
+    import numpy as np
+
+    cached = data.draw(st.integers(0, prompt - 1))
+    sizes = np.arange(1, prompt - cached + 1)
+    kept = sizes[M8_HH.step_s(decoders, 1500, chunk=sizes, past=prompt - sizes) <= limit]
+    company = {"cached": cached, "decoders": decoders, "context": 1500}
+    found = chunked.chunk_within_latency(M8_HH, limit, prompt, **company)
+    assert found == (kept[-1] if len(kept) else 0)
+    # The table says the same of a chunk that is the whole suffix.
+    (row,) = chunked.chunked_prefill(M8_HH, prompt, [prompt], **company)
+    assert (row.longest_step_s <= limit) == (found == prompt - cached)
+
+
+@pytest.mark.parametrize(("prompt", "tile"), [(100, 128), (8242, 128), (8192, 128), (1, 4096)])
+def test_a_prompt_that_keeps_the_limit_is_one_chunk(
+    prompt: int, tile: int
+) -> None:  # F10.4: a part of a tile is not cut off
+    assert chunked.chunk_within_latency(M8_HH, 10, prompt, tile=tile) == prompt
+    assert chunked.chunk_within_latency(M8_HH, 10, prompt + 50, cached=50, tile=tile) == prompt
 
 
 def test_small_chunks_are_free_beside_a_small_batch() -> None:
@@ -172,6 +197,10 @@ def test_small_chunks_are_free_beside_a_small_batch() -> None:
         lambda: chunked.chunk_within_latency(M8_HH, 1, 0),
         lambda: chunked.chunk_within_latency(M8_HH, 1, 100, tile=0),
         lambda: chunked.chunk_within_latency(M8_HH, 1, 100, decoders=-1),
+        lambda: chunked.chunk_within_latency(M8_HH, 1, 100, cached=100),
+        lambda: chunked.mixed_step_s(M8_HH, 1, 2048, 512, grouping="operator"),
+        lambda: chunked.mixed_step_s(M8_HH, 1e308, 1e308, 512),
+        lambda: chunked.reread_bytes(M8_HH, 2**18, 1),
     ],
 )
 def test_outside_the_domain(call) -> None:

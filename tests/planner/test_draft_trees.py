@@ -63,6 +63,14 @@ def test_nodes_that_are_never_accepted_are_left_out() -> None:
     assert draft_trees.greedy_tree([(0.5, 0.0), (0.5,)], 10) == ((0,), (0, 0))
 
 
+def test_rounds_of_trees_and_chains() -> None:  # F11.8, F11.4
+    rounds = draft_trees.tree_rounds(HEADS, [0, 1, 6, 1000])
+    assert [(each.nodes, each.passes) for each in rounds] == [(0, 0), (1, 1), (6, 2), (9, 2)]
+    assert [each.expected_tokens for each in rounds[:3]] == approx([1, 1.6, 2.4], rel=EXACT)
+    chain = draft_trees.chain_rounds((0.8, 0.64))
+    assert chain == tuple(draft_trees.DraftRound(k, k, tokens) for k, tokens in enumerate((1.0, 1.8, 1.8 + 0.64)))
+
+
 # ------------------------------------------------------------------------------------------------ brute force
 
 

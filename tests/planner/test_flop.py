@@ -10,7 +10,7 @@ from shapes import DS, HA, HH, M7, deploy, step_model
 
 from roofplan.errors import DomainError
 from roofplan.planner import experts, flop
-from roofplan.planner.costs import Load
+from roofplan.planner.costs import Experts, Load
 from roofplan.planner.step import StepModel
 
 EXACT = 1e-12
@@ -60,6 +60,22 @@ def test_pairs_by_counting(tokens: int, window: int | None) -> None:
     counted = sum(min(position, window or position) for position in range(1, tokens + 1))
     assert flop.causal_pairs(tokens, window=window) == counted
     assert flop.pairs_up_to(tokens, window or math.inf) == counted
+
+
+@given(st.integers(0, 2**61), st.integers(0, 2**61), st.none() | st.integers(1, 2**61))
+def test_pairs_of_any_size_are_exact(
+    tokens: int, past: int, window: int | None
+) -> None:  # F2.6, F2.7: no float on the way
+    end = past + tokens
+    if window is None or window >= end:
+        assert flop.causal_pairs(tokens, past, window) == tokens * past + tokens * (tokens + 1) // 2
+    elif past >= window:
+        assert flop.causal_pairs(tokens, past, window) == tokens * window
+    else:
+        head = window - past
+        assert flop.causal_pairs(tokens, past, window) == (
+            head * past + head * (head + 1) // 2 + (tokens - head) * window
+        )
 
 
 def test_latent_decode_forms() -> None:  # F2.8
@@ -133,7 +149,7 @@ def test_coverage_rows_and_bytes() -> None:  # F2.10
 
 def test_step_model_reads_the_distinct_experts() -> None:  # F2.10 through the operators
     model = StepModel.of(deploy(DS, HH, weights="all=int8"))
-    operator = next(operator for operator in model.operators if operator.name == "experts")
+    operator = next(operator for operator in model.operators if isinstance(operator, Experts))
     assert operator.cost(Load(32, 1))[1] == approx(417157641650.9707, rel=EXACT)
 
 
@@ -152,6 +168,10 @@ def test_distinct_experts_are_bounded_and_grow(tokens: int, num_experts: int, da
 @pytest.mark.parametrize(
     "call",
     [
+        lambda: experts.distinct_experts(4, 8, 9),
+        lambda: experts.distinct_experts(-1, 8, 2),
+        lambda: experts.rows_per_expert(0, 8, 2),
+        lambda: experts.distinct_experts_correlated(4, 0.5, 8, 2, 0.5),
         lambda: experts.distinct_experts_skewed(4, [1.5]),
         lambda: experts.distinct_experts_correlated(4, 4, 8, 2, -0.1),
         lambda: experts.tokens_for_coverage(1.0, 8, 2),

@@ -52,6 +52,21 @@ def test_chunks_cover_the_prompt_once(prompt: int, largest: int) -> None:
     assert not pieces or position == prompt
 
 
+@given(st.integers(1, 3000), st.integers(1, 300), st.integers(0, 50), st.integers(0, 5000))
+def test_many_chunks_are_timed_like_single_ones(
+    prompt: int, largest: int, decoders: int, cached: int
+) -> None:  # F10.1, F10.2
+    company = {"decoders": decoders, "context": 1000}
+    times = latency.chunk_times_s(M8_HH, prompt, largest, cached=cached, **company)
+    one_by_one = [
+        M8_HH.step_s(decoders, 1000, chunk=tokens, past=cached + past)
+        for tokens, past in latency.chunks(prompt, largest)
+    ]
+    assert times == approx(one_by_one, rel=EXACT)
+    if not cached:
+        assert latency.prefill_s(M8_HH, prompt, largest, **company) == approx(sum(one_by_one), rel=EXACT)
+
+
 def test_one_user_waits_for_nobody() -> None:
     state = latency.steady_state(M8_HH, Workload(1024, 200), users=1, slots=10, largest_chunk=8192)
     assert state.ttft_s == state.ttft_alone_s

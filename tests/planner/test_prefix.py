@@ -155,6 +155,20 @@ def test_hits_and_skipped_work_are_separate(reused: int, share: float, rate: flo
     assert saved.mean_s(rate) == approx(rate * saved.suffix_s + (1 - rate) * saved.whole_s, rel=EXACT)
 
 
+def test_a_share_of_tokens_is_not_rounded_by_floats() -> None:
+    assert prefix.suffix_prefill(M8_HH, 20, 10, skipped_share=0.7).computed_tokens == 13  # 10 own, and 3 of the prefix
+
+
+@given(st.integers(1, 10**6), st.data())
+def test_whole_shares_skip_whole_tokens(reused: int, data) -> None:
+    skipped = data.draw(st.integers(0, reused))
+    for share in (skipped / reused, 1 - (reused - skipped) / reused):
+        assert (
+            prefix.suffix_prefill(M8_HH, reused + 5, reused, skipped_share=share).computed_tokens
+            == reused + 5 - skipped
+        )
+
+
 # ------------------------------------------------------------------------------------------------ F9.3 memory held
 
 
@@ -285,6 +299,12 @@ def test_a_cache_for_everything_always_hits() -> None:
     "call",
     [
         lambda: key([1, 2], 0),
+        lambda: key([1.5, 2.9], 2),  # not the key of [1, 2]
+        lambda: key([1.0, 2.0], 2),
+        lambda: key([True, False], 2),
+        lambda: key([-1, 2], 2),
+        lambda: key("12", 2),
+        lambda: key([1, 2], 2, model=None),
         lambda: prefix.reusable_tokens(5, 4),
         lambda: prefix.reusable_tokens(0, 0),
         lambda: prefix.reusable_tokens(-1, 4),

@@ -220,7 +220,13 @@ def test_assumptions_vanish_when_they_are_given() -> None:
     names = {assumption.name for assumption in given_all.assumptions}
     assert not names & {"memory_utilization", "activation_bytes", "runtime_bytes"}
     usual = {assumption.name for assumption in roofplan.size("llama-3.1-8b", "h100").assumptions}
-    assert usual >= {"memory_utilization", "activation_bytes", "runtime_bytes", "gemm.bandwidth_share", "host_per_step_s"}
+    assert usual >= {
+        "memory_utilization",
+        "activation_bytes",
+        "runtime_bytes",
+        "gemm.bandwidth_share",
+        "host_per_step_s",
+    }
     assert all(assumption.source for assumption in given_all.assumptions)
 
 

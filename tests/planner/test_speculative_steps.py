@@ -10,10 +10,13 @@ from hypothesis import strategies as st
 from pytest import approx
 from shapes import DS, HA, HH, M7, M8, M70, dense, deploy, step_model
 
+from roofplan import models
 from roofplan.errors import DomainError, LayoutError
 from roofplan.planner import speculative_steps
 from roofplan.planner.acceptance import expected_tokens, independent_rates
 from roofplan.planner.costs import Load
+from roofplan.planner.draft_trees import DraftRound, depth_rates, expected_tree_tokens, greedy_tree, tree_rounds
+from roofplan.planner.draft_trees import chain as chain_of
 from roofplan.planner.parallel import Layout
 from roofplan.planner.speculative import speedup
 from roofplan.planner.speculative_steps import Drafter
@@ -136,6 +139,17 @@ def test_table_against_single_rounds(target: str, drafter: str) -> None:  # F11.
         assert all(row.speedup < best.speedup for row in rows if row.drafts < best.drafts)
 
 
+def test_the_best_does_not_depend_on_the_order_of_the_rows() -> None:
+    table = speculative_steps.speculation_table(M8_HH, Drafter(relative_cost=0.1), RATES, BATCHES, 1024)
+    best = speculative_steps.best_by_batch(table)
+    assert [row.batch for row in best] == list(BATCHES)
+    shuffled = sorted(table, key=lambda row: (row.drafts * 7 % 5, -row.batch))
+    assert speculative_steps.best_by_batch(shuffled) == best
+    # Of rows that gain the same, fewer drafts stand first, wherever they stand.
+    free = speculative_steps.speculation_table(M8_HH, Drafter(), (0.0, 0.0), [1], 1024)
+    assert speculative_steps.best_by_batch(reversed(free))[0].drafts == 0
+
+
 def test_a_batch_beyond_the_budget_has_no_best() -> None:
     table = speculative_steps.speculation_table(M8_HH, Drafter(), RATES, (8, 100), 1024, max_batched_tokens=24)
     assert [(row.batch, row.drafts) for row in speculative_steps.best_by_batch(table)] == [(8, 2)]
@@ -229,6 +243,72 @@ def test_a_table_takes_at_most_20_ms(target: str) -> None:
     assert best < 0.020
 
 
+# ------------------------------------------------------------------------------------------------ trees
+
+HEADS = ((0.6, 0.2, 0.08), (0.5, 0.2), (0.4, 0.2))
+
+
+@pytest.mark.parametrize("drafter", DRAFTERS)
+def test_chains_are_rounds(drafter: str) -> None:  # F11.5, F11.8
+    args = (M8_HH, DRAFTERS[drafter])
+    rounds = [DraftRound(k, k, expected_tokens(0.8, k)) for k in range(5)]
+    table = speculative_steps.rounds_table(*args, rounds, (1, 64), 2048)
+    for row, same in zip(table, speculative_steps.speculation_table(*args, RATES, (1, 64), 2048), strict=True):
+        assert (row.drafts, row.passes, row.batch) == (same.drafts, same.passes, same.batch)
+        assert row.speedup == approx(same.speedup, rel=EXACT)
+
+
+@pytest.mark.parametrize("drafter", DRAFTERS)
+def test_trees_against_single_rounds(drafter: str) -> None:  # F11.8: nodes are verified, levels are drafted
+    drafts = DRAFTERS[drafter]
+    table = speculative_steps.rounds_table(M8_HH, drafts, tree_rounds(HEADS, [0, 3, 8]), (1, 100), 2048)
+    for row in table:
+        round_s = M8_HH.step_s(row.batch, 2048, verify=row.drafts + 1) + (drafts.overhead_s if row.drafts else 0)
+        for _ in range(min(1, row.passes) if drafts.one_pass else row.passes):
+            round_s += drafts.relative_cost * M8_HH.step_s(row.batch, 2048)
+            round_s += drafts.model.step_s(row.batch, 2048) if drafts.model else 0
+        tree = greedy_tree(HEADS, row.drafts)
+        assert row.passes == max(map(len, tree), default=0)
+        assert row.round_s == approx(round_s, rel=EXACT)
+        assert row.speedup == approx(
+            expected_tree_tokens(tree, HEADS) * M8_HH.step_s(row.batch, 2048) / round_s, rel=EXACT
+        )
+
+
+def test_the_best_tree_gets_smaller_with_the_batch() -> None:  # F11.6, F11.8
+    sizes = range(len(greedy_tree(HEADS, 1000)) + 1)
+    drafter = Drafter(relative_cost=0.02)
+    table = speculative_steps.rounds_table(M8_HH, drafter, tree_rounds(HEADS, sizes), BATCHES, 1024)
+    best = speculative_steps.best_by_batch(table)
+    nodes = [row.drafts for row in best]
+    assert nodes == sorted(nodes, reverse=True)
+    assert nodes[0] == max(sizes)
+    assert nodes[-1] < 3
+    # A small batch wants more than the best chain, and gains more.
+    chain = speculative_steps.speculation_table(M8_HH, drafter, depth_rates(chain_of(3), HEADS), [1], 1024)
+    assert best[0].speedup > max(row.speedup for row in chain)
+
+
+# ------------------------------------------------------------------------------------------------ recurrent states
+
+
+def test_verification_writes_a_state_for_every_token() -> None:  # F2.11 in F11.6
+    model = step_model(models.load("qwen3-next-80b-a3b"), HH)
+    batch, drafts = 64, 4
+    plain, verified = (model.costs(Load(batch, 4096, verify=tokens)) for tokens in (1, drafts + 1))
+    one, all_of_them = (next(cost for cost in costs if cost.name == "state") for costs in (plain, verified))
+    state = one.bytes_moved / (2 * batch)  # read and written once
+    assert all_of_them.bytes_moved == approx(batch * (1 + drafts + 1) * state, rel=EXACT)
+    # Were the last state alone written, verification would take less by the bytes of the others.
+    saved = drafts * batch * state / HH.memory.bandwidth
+    step = model.step_s(batch, 4096, verify=drafts + 1)
+    assert all_of_them.time_s == approx(one.time_s + saved, rel=1e-9)
+    assert saved > 0.01 * step
+    ratio = speculative_steps.verify_ratio(model, batch, drafts, 4096)
+    assert ratio == approx(step / model.step_s(batch, 4096), rel=EXACT)
+    assert ratio > (step - saved) / model.step_s(batch, 4096)
+
+
 # ------------------------------------------------------------------------------------------------ domains
 
 NAN, INF = math.nan, math.inf
@@ -245,6 +325,11 @@ experts = speculative_steps.expert_bytes_ratio
         lambda: speculative_steps.verify_ratio(M8_HH, 1, 4, NAN),
         lambda: speculative_steps.verify_ratio(M8_HH, np.array([1, INF]), 4, 1024),
         lambda: speculative_steps.verify_ratio(M8_HH, np.array([1, NAN]), 4, 1024),
+        lambda: speculative_steps.verify_ratio(M8_HH, [], 1, 100),
+        lambda: speculative_steps.verify_ratio(M8_HH, 1, 4, 1024, "part"),
+        lambda: speculative_steps.rounds_table(M8_HH, Drafter(), RATES, [1], 1024),
+        lambda: speculative_steps.best_by_batch(None),
+        lambda: break_even(M8_HH, Drafter(), 2.0, 4, 1024, most=2**21),
         lambda: speculative_steps.relative_draft_cost(DRAFT_HH, M8_HH, 1, -5),
         lambda: Drafter(relative_cost=-0.1),
         lambda: Drafter(overhead_s=NAN),

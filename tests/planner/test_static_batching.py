@@ -27,6 +27,11 @@ def test_geometric_lengths(batch: int, utilization: float) -> None:  # F8.1
     assert static_batching.geometric_utilization(200, batch) == approx(utilization, rel=EXACT)
 
 
+@pytest.mark.parametrize("batch", [1, 2, 1000, 1001, 1500, 40_000])
+def test_harmonic_numbers_are_sums(batch: int) -> None:  # F8.1
+    assert static_batching.harmonic(batch) == approx(math.fsum(1 / k for k in range(1, batch + 1)), rel=1e-15)
+
+
 def test_exponential_lengths() -> None:  # F8.1
     assert static_batching.exponential_utilization(8) == approx(0.3679369250985546, rel=EXACT)
 

@@ -48,6 +48,9 @@ def test_shares_of_a_memory_bound_step() -> None:  # F18.2
     shares = uncertainty.byte_shares(M7_HA, CASE)
     assert shares.weights == approx(0.16127876321380122, rel=EXACT)
     assert shares.cache == approx(0.8387212367861988, rel=EXACT)
+    assert shares.weights + shares.cache == approx(1, rel=EXACT)
+    _, weights, cache = M7_HA.totals(CASE)
+    assert shares.weights / shares.cache == approx(weights / cache, rel=EXACT)
     by_difference = uncertainty.step_elasticities(M7_HA, CASE, "whole")
     assert by_difference["bandwidth"] == approx(-1, abs=1e-7)
     assert by_difference["compute"] == approx(0, abs=1e-9)
@@ -181,6 +184,8 @@ def test_endless_arguments_are_refused(bad: float) -> None:
         lambda: uncertainty.combined_error([(bad, 0.1)]),
         lambda: uncertainty.combined_error([(1, bad)]),
         lambda: uncertainty.attribution({"a": bad}, lambda t: t["a"]),
+        lambda: uncertainty.attribution({"a": 1.0}, lambda _: bad),
+        lambda: uncertainty.interval(M8_HH, Efficiency(), Efficiency(), lambda _: bad),
     ):
         with pytest.raises(DomainError):
             call()

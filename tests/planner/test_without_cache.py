@@ -11,6 +11,7 @@ from shapes import HA, M7, M8, step_model
 from roofplan.errors import DomainError
 from roofplan.planner import without_cache
 from roofplan.planner.costs import Load
+from roofplan.planner.flop import causal_pairs
 
 EXACT = 1e-12
 M7_HA = step_model(M7, HA)
@@ -94,6 +95,15 @@ def test_flop_key_by_key(prompt: int, output: int, window: int | None) -> None: 
     assert found.with_cache == passed(0, prompt) + sum(passed(length - 1, length) for length in lengths[1:])
 
 
+@given(st.integers(1, 3000), st.integers(1, 300), st.none() | st.integers(1, 4000))
+def test_flop_pass_by_pass(prompt: int, output: int, window: int | None) -> None:  # F17, F2.6, F2.7
+    found = without_cache.generation_flop(prompt, output, **M7_SIZES, window=window)
+    lengths = range(prompt, prompt + output)
+    pairs = sum(causal_pairs(length, window=window) for length in lengths)
+    linear = 2 * 6476005376 * sum(lengths) + 2 * 4096 * 32000 * output
+    assert found.without_cache == linear + 4 * 32 * 128 * 32 * pairs
+
+
 @given(st.integers(1, 500), st.integers(1, 40))
 def test_flop_of_the_step_model(prompt: int, output: int) -> None:  # F17
     found = without_cache.generation_flop(prompt, output, **M7_SIZES)
@@ -155,6 +165,8 @@ def test_time_on_a_step_model_is_near_the_textbook() -> None:  # F17
         lambda: without_cache.textbook_generation_s(1, 1, 14e9, 7e9, 312e12, math.nan),
         lambda: without_cache.generation_s(M7_HA, 0, 1),
         lambda: without_cache.generation_s(M7_HA, 1, 0),
+        lambda: without_cache.generation_s(M7_HA, 1, 2**21),
+        lambda: without_cache.generation_s(M7_HA, 1, 2, "Whole"),
         lambda: without_cache.generation_flop(0, 1, **M7_SIZES),
         lambda: without_cache.generation_flop(1, 0, **M7_SIZES),
         lambda: without_cache.generation_flop(1, 1, window=0, **M7_SIZES),

@@ -1,0 +1,54 @@
+"""Narrower formats than those of a deployment, which its device computes and its engine stores: what quantisation may take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .. import engines
+from ..errors import RoofplanError
+from ..planner.formats import main_class
+from .building import deployment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..engines.spec import NumberFormat
+    from ..planner.deployment import Deployment
+    from ..planner.formats import Formats
+    from .options import Options
+
+# Formats that engines serve, and the arithmetic that the device must have for them (None: 16 bits do).
+_WEIGHTS: tuple[tuple[str, str | None], ...] = (("fp8", "fp8"), ("int8", None), ("nvfp4", "fp4"), ("int4-g128", None))
+_GGUF_WEIGHTS: tuple[tuple[str, str | None], ...] = (("q8_0", None), ("q4_k_m", None))
+_KV: tuple[tuple[str, str | None], ...] = (("fp8", None), ("nvfp4", "fp4"))
+_GGUF_KV: tuple[tuple[str, str | None], ...] = (("q8_0", None), ("q4_0", None))
+_NARROWER = 0.9  # share of the bits up to which a format counts: other scales alone do not
+
+
+def narrower_weights(d: Deployment, options: Options) -> Iterator[Formats]:
+    """Weight formats with fewer bits than those in use, the mildest first; of two with 8 bits the one that is computed in 8 bits."""
+    last = d.formats.weights[main_class(d.model)].bits_per_element
+    for name, arithmetic in _GGUF_WEIGHTS if d.streams is not None else _WEIGHTS:
+        if arithmetic is not None and d.hardware.peak.rate(arithmetic) is None:
+            continue
+        changed: Options = {**options, "weights": name}
+        try:
+            formats = deployment(d.model, d.hardware, **changed).formats
+        except RoofplanError:  # a mixture of types that has no rules for this model
+            continue
+        bits = formats.weights[main_class(d.model)].bits_per_element
+        if bits < _NARROWER * last or (bits < last and arithmetic is None and last < _EIGHT):
+            last = bits
+            yield formats
+
+
+_EIGHT = 8.0
+
+
+def narrower_kv(d: Deployment) -> Iterator[NumberFormat]:
+    """Cache formats with fewer bits than the one in use, the mildest first."""
+    for name, arithmetic in _GGUF_KV if d.streams is not None else _KV:
+        if arithmetic is None or d.hardware.peak.rate(arithmetic) is not None:
+            kv = engines.load_format(name)
+            if kv.bits_per_element < _NARROWER * d.formats.kv.bits_per_element:
+                yield kv

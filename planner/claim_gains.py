@@ -1,0 +1,177 @@
+"""Whether a claimed gain is possible: ``4x`` by narrower weights, by a cache, by drafts, by devices.
+
+A gain compares two deployments that differ in one means. Its bound is the larger of what the roof gives (one bound over the whole step) and
+what kernels are expected to reach, since fixed times can lie on one side only. What each means gives stands in :mod:`.claim_levers`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from ..errors import DomainError
+from .claim_levers import by_batching, by_cache, by_devices, by_kv, by_speculation, by_weights
+from .claim_speeds import Aid, Machine, speed_of
+from .claims import claim_figures, claim_inputs
+from .memory import plan_memory
+from .notices import assumptions_of, warnings_of
+from .ranges import Range
+from .results import Answer, Assumption, Explanation, Notice
+
+if TYPE_CHECKING:
+    from ..engines.spec import NumberFormat
+    from .claim_levers import Drafting
+    from .claim_speeds import Question
+    from .claim_text import Claim
+    from .claims import Verdict
+    from .deployment import Deployment
+    from .formats import Formats
+
+By = Literal["cache", "weights", "kv", "speculation", "batching", "devices"]
+BY: tuple[By, ...] = get_args(By)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GainResult(Answer):
+    """The answer of ``roofplan claim`` to a gain; ``speed`` is tokens per second with the means, None where they do not tell."""
+
+    claim: Claim
+    question: Question
+    by: By
+    machine: Machine
+    speed: Range | None
+    gain: Range
+    figures_beside: dict[str, float | None]
+    verdict: Verdict
+    reasons: tuple[str, ...]
+
+    @property
+    def command(self) -> str:
+        """The verb that this answers."""
+        return "claim"
+
+    @property
+    def deployment(self) -> Deployment:
+        """The deployment with the means."""
+        return self.machine.deployment
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether the gain is not above what the means can give."""
+        return self.verdict != "impossible"
+
+    @property
+    def ratio(self) -> float:
+        """The claim over the most that the means can give."""
+        return self.claim.value / self.gain.bound
+
+    @property
+    def warnings(self) -> tuple[Notice, ...]:
+        """What the user should know about this answer."""
+        return tuple(warnings_of(self.deployment))
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """Inputs that came from the engine profile or the device."""
+        width = "half the width of a rate: most errors are on both sides"
+        return (
+            *assumptions_of(self.deployment, plan_memory(self.deployment)),
+            Assumption("gain_width", self.gain.high / self.gain.expected, width, "default"),
+        )
+
+    def inputs(self) -> dict[str, Any]:
+        """What was asked."""
+        users = self.deployment.workload.concurrency
+        return {**claim_inputs(self.claim, self.question, users, self.deployment), "by": self.by}
+
+    def figures(self) -> dict[str, Any]:
+        """What was found, in the shape that scripts rely on."""
+        return {
+            "claim": claim_figures(self.claim),
+            "by": self.by,
+            "verdict": self.verdict,
+            "reasons": self.reasons,
+            "ratio": self.ratio,
+            "bound_gain": self.gain.bound,
+            "expected_gain": self.gain.expected,
+            "range": self.gain,
+            "bound_tokens_per_s": self.speed.bound if self.speed else None,
+            "expected_tokens_per_s": self.speed.expected if self.speed else None,
+            "figures": self.figures_beside,
+            "means": [],
+        }
+
+    def explain(self) -> tuple[Explanation, ...]:
+        """How each figure came about."""
+        from .claim_explain import explain_gain
+
+        return explain_gain(self)
+
+
+# ------------------------------------------------------------------------------------------------ the check
+
+
+def check_gain(
+    claim: Claim,
+    d: Deployment,
+    question: Question,
+    by: By,
+    *,
+    weights: Formats | None = None,
+    kv: NumberFormat | None = None,
+    drafting: Drafting | None = None,
+) -> GainResult:
+    """Check the claim of a gain by one means against a deployment that has it; without it are a wider format, one user or one device.
+
+    Parameters
+    ----------
+    weights, kv : the wider formats to compare with
+    drafting : how drafts are used
+
+    Raises
+    ------
+    DomainError : for a means that the deployment does not have
+    """
+    machine = Machine.of(d, question)
+    users = d.workload.concurrency
+    speed: Range | None = speed_of(machine, question, Aid(users=users))
+    match by:
+        case "cache":
+            gain, speed = by_cache(machine, claim), None
+        case "weights" if weights is not None:
+            gain = by_weights(machine, question, weights)
+        case "kv" if kv is not None:
+            gain = by_kv(machine, question, kv)
+        case "speculation" if drafting is not None:
+            gain = by_speculation(machine, question, drafting, claim)
+            speed = None
+        case "batching":
+            gain = by_batching(machine, question)
+        case "devices":
+            gain = by_devices(machine, question)
+        case _:
+            raise DomainError("--by", got=by, wanted="the formats or drafts that it compares")
+    width = 1.0 if gain.roof == gain.expected else (speed.high / speed.expected if speed else 1.0) ** 0.5
+    bound = max(gain.roof, gain.expected)
+    found = Range(bound, gain.expected / width, gain.expected, min(bound, gain.expected * width))
+    verdict = _verdict(claim, found)
+    return GainResult(
+        claim=claim,
+        question=question,
+        by=by,
+        machine=machine,
+        speed=speed,
+        gain=found,
+        figures_beside=gain.figures,
+        verdict=verdict,
+        reasons=gain.reasons if verdict in {"impossible", "needs_help"} or found.expected < 1 else (),
+    )
+
+
+def _verdict(claim: Claim, gain: Range) -> Verdict:
+    # Gains are said with two or three digits: half of the last one is no other claim.
+    if claim.value > gain.bound * 1.005:
+        return "impossible"
+    if claim.value > gain.high * 1.005:
+        return "needs_help"
+    return "slower_than_it_should_be" if claim.value < gain.low * 0.995 else "plausible"

@@ -1,0 +1,259 @@
+"""What one means gains between two deployments that differ in it, and why it is no more: the figures behind the claim of a gain.
+
+Sources: formulas F17 (cache), F4.3 (weights), F3.1 (cache formats), F11.5 to F11.7 (drafts), F12.1 (devices), F7.1 (users).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ..errors import DomainError
+from . import domain
+from .acceptance import expected_tokens
+from .claim_means import NOTICED, drafts_fail, narrowing_fails
+from .claim_speeds import Aid, Machine, all_reduces, drafted, exchange_s, speed_of, verify_ratios
+from .costs import Load
+from .parallel import SINGLE
+from .speculative import break_even_acceptance, speedup, speedup_of_times
+from .step import StepModel
+from .without_cache import CacheSaving, generation_s, token_passes
+
+if TYPE_CHECKING:
+    from ..engines.spec import NumberFormat
+    from .claim_speeds import Question
+    from .claim_text import Claim
+    from .formats import Formats
+    from .ranges import Range
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drafting:
+    """Drafts as they are used.
+
+    Parameters
+    ----------
+    drafts : k of each round
+    acceptance, tokens : independent acceptance, or tokens per round as counted; one of them
+    round_s, step_s : measured times of a round and of a plain step, both or none
+    """
+
+    drafts: int
+    acceptance: float | None = None
+    tokens: float | None = None
+    round_s: float | None = None
+    step_s: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is stated twice or by half.
+
+        Raises
+        ------
+        DomainError : for both or neither of acceptance and tokens, or one measured time alone
+        """
+        domain.drafts(self.drafts, 1)
+        if (self.acceptance is None) == (self.tokens is None):
+            got = "neither" if self.tokens is None else "both"
+            raise DomainError("speculation", got=got, wanted="one of --acceptance and --tokens-per-round")
+        if (self.round_s is None) != (self.step_s is None):
+            raise DomainError("speculation", got="one of them", wanted="both --round-time and --step-time, or neither")
+
+    @property
+    def yields(self) -> float:
+        """E, tokens of a round."""
+        if self.tokens is not None:
+            return domain.tokens_per_round(self.tokens, self.drafts)
+        assert self.acceptance is not None
+        return expected_tokens(self.acceptance, self.drafts)
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """What one means gains at the roof and as reached, figures beside it, and why it is no more."""
+
+    roof: float
+    expected: float
+    figures: dict[str, float | None]
+    reasons: tuple[str, ...]
+
+
+def _between(base: Range, now: Range) -> tuple[float, float]:
+    return now.bound / base.bound, now.expected / base.expected
+
+
+def _load(machine: Machine, question: Question) -> Load:
+    return Load(machine.batch(machine.deployment.workload.concurrency), question.context)
+
+
+def by_cache(machine: Machine, claim: Claim) -> Gain:
+    """A cache against none: token passes, FLOP, and time, which is what counts (formula F17)."""
+    d = machine.deployment
+    prompt, output = d.workload.prompt, d.workload.output
+    passes = token_passes(prompt, output).ratio
+    nominal = machine.nominal
+    reached = machine.reached if isinstance(machine.reached, StepModel) else nominal
+    roof = generation_s(nominal, prompt, output, "whole").ratio
+    expected = generation_s(reached, prompt, output).ratio
+    figures: dict[str, float | None] = {
+        "token_passes": passes,
+        "flop": _flop(nominal, prompt, output).ratio,
+        "time": roof,
+    }
+    counted = roof < claim.value <= passes * 1.005
+    return Gain(roof, expected, figures, ("counts_token_passes_not_time" if counted else "decoding_is_memory_bound",))
+
+
+def _flop(model: StepModel, prompt: int, output: int) -> CacheSaving:
+    """FLOP of a generation, causal attention and the head counted."""
+    import numpy as np
+
+    lengths = prompt + np.arange(output, dtype=float)
+    without = np.sum(model.totals(Load(0, 0, chunk=lengths))[0])
+    first = model.totals(Load(0, 0, chunk=prompt))[0]
+    later = np.sum(model.totals(Load(1, lengths[1:]))[0]) if output > 1 else 0.0
+    return CacheSaving(float(without), float(first + later))
+
+
+def by_weights(machine: Machine, question: Question, wide: Formats) -> Gain:
+    """Narrower weights against wider ones (formula F4.3).
+
+    Raises
+    ------
+    DomainError : unless a decode step reads fewer bytes of them
+    """
+    d, aid = machine.deployment, Aid(users=machine.deployment.workload.concurrency)
+    kept = replace(d.memory, weights_bytes=None)
+    before = Machine.of(replace(d, formats=replace(wide, kv=d.formats.kv), memory=kept), question)
+    load = _load(before, question)
+    wide_bytes, narrow_bytes = (float(model.totals(load)[1]) for model in (before.nominal, machine.nominal))
+    if narrow_bytes >= wide_bytes:
+        raise DomainError("--weights", got=d.formats.name, wanted=f"a format narrower than {wide.name}")
+    roof, expected = _between(speed_of(before, question, aid), speed_of(machine, question, aid))
+    reason = narrowing_fails(machine, load)
+    return Gain(roof, expected, {"weight_bytes_ratio": wide_bytes / narrow_bytes}, (reason,))
+
+
+def by_kv(machine: Machine, question: Question, wide: NumberFormat) -> Gain:
+    """A narrower cache against a wider one (formula F3.7).
+
+    Raises
+    ------
+    DomainError : unless its elements take fewer bytes
+    """
+    d, aid = machine.deployment, Aid(users=machine.deployment.workload.concurrency)
+    if d.formats.kv.bytes_per_element >= wide.bytes_per_element:
+        raise DomainError("--kv", got=d.formats.kv.name, wanted=f"a format narrower than {wide.name}")
+    before = Machine.of(replace(d, formats=replace(d.formats, kv=wide)), question)
+    roof, expected = _between(speed_of(before, question, aid), speed_of(machine, question, aid))
+    share = _cache_share(before.nominal, _load(before, question))
+    return Gain(roof, expected, {"cache_share_of_bytes": share}, ("cache_is_a_part_of_what_is_read",))
+
+
+def _cache_share(model: StepModel, load: Load) -> float:
+    _, weights, cache = model.totals(load)
+    return float(cache / (weights + cache))
+
+
+def by_batching(machine: Machine, question: Question) -> Gain:
+    """All users together against one (formula F7.1).
+
+    Raises
+    ------
+    DomainError : for a single user
+    """
+    users = machine.deployment.workload.concurrency
+    if users < 2:
+        raise DomainError("--users", got=users, wanted="at least 2, to gain by batching")
+    alone, now = (speed_of(machine, question, Aid(users=count)) for count in (1, users))
+    roof, expected = _between(alone, now)
+    load = _load(machine, question)
+    if machine.running(users) * machine.deployment.layout.dp < users:
+        reason = "memory_holds_fewer_users"
+    else:
+        limit = machine.nominal.bottleneck(load)
+        reason = "compute_bound" if limit == "compute" else "cache_of_every_user_is_read"
+    return Gain(roof, expected, {"cache_share_of_bytes": _cache_share(machine.nominal, load)}, (reason,))
+
+
+def by_devices(machine: Machine, question: Question) -> Gain:
+    """Several devices against one: what they save, and what they exchange (formula F12.1)."""
+    d = machine.deployment
+    if d.layout.devices < 2:
+        raise DomainError("--devices", got=d.layout.devices, wanted="at least 2, to gain by devices")
+    kept, aid = replace(d.memory, weights_bytes=None), Aid(users=d.workload.concurrency)
+    alone = Machine.of(replace(d, layout=SINGLE, memory=kept), question)
+    before, now = speed_of(alone, question, aid), speed_of(machine, question, aid)
+    roof, expected = _between(before, now)
+    load, single = _load(machine, question), _load(alone, question)
+    exchanged = exchange_s(machine.reached, load)
+    saved = float(alone.reached.step_s(single.decoders, single.context)) - (
+        float(machine.reached.step_s(load.decoders, load.context)) - exchanged
+    )
+    figures: dict[str, float | None] = {
+        "all_reduces": float(all_reduces(machine.reached)),
+        "exchange_s": exchanged,
+        "saved_s": saved,
+    }
+    reasons = ["exchanges_outweigh"] if exchanged >= saved else ["exchanges_take_a_part"]
+    if not alone.runs:
+        reasons.append("one_device_does_not_hold_it")
+    return Gain(roof, expected, figures, tuple(reasons))
+
+
+# ------------------------------------------------------------------------------------------------ drafts
+
+
+def by_speculation(machine: Machine, question: Question, drafting: Drafting, claim: Claim) -> Gain:
+    """Drafts as used: tokens of a round over its cost, as modelled or as measured (formulas F11.5, F11.6)."""
+    k, tokens, cost = drafting.drafts, drafting.yields, question.draft_cost
+    batch, context = machine.batch(machine.deployment.workload.concurrency), question.context
+    verify = verify_ratios(machine.nominal, k, batch, context, "whole")[-1]
+    verify_reached = verify_ratios(machine.reached, k, batch, context)[-1]
+    modelled = k * cost + verify
+    if drafting.round_s is not None and drafting.step_s is not None:
+        roof = expected = speedup_of_times(tokens, drafting.round_s, drafting.step_s)
+        round_cost = drafting.round_s / drafting.step_s
+    else:
+        roof, expected = speedup(tokens, k, cost, verify), speedup(tokens, k, cost, verify_reached)
+        round_cost = k * cost + verify_reached
+    best = _best(machine, question, drafting, batch)
+    largest = _break_even_batch(machine, question, drafting)
+    figures: dict[str, float | None] = {
+        "expected_tokens": tokens,
+        "round_cost": round_cost,
+        "verify_ratio": verify,
+        "break_even_acceptance": break_even_acceptance(k, 0.0, round_cost),
+        "best_drafts": None if best is None else float(best),
+        "break_even_users": None if largest is None else float(largest),
+    }
+    reasons = []
+    if claim.value > tokens:
+        reasons.append("no_more_than_the_tokens_of_a_round")
+    if tokens <= round_cost:
+        reasons.append("round_costs_more_than_its_tokens")
+    if round_cost > modelled * NOTICED and drafting.round_s is not None:
+        reasons.append("verification_is_not_free")
+    if verify > NOTICED:
+        reasons.append(drafts_fail(replace(question, most_drafts=k), machine, machine.deployment.workload.concurrency))
+    if largest is None or largest < machine.deployment.workload.concurrency:
+        reasons.append("batch_above_break_even" if largest else "gains_at_no_batch")
+    if best is not None and best < k:
+        reasons.append("too_many_drafts_for_their_cost")
+    return Gain(roof, expected, figures, tuple(dict.fromkeys(reasons)) or ("draft_cost_limits_the_gain",))
+
+
+def _best(machine: Machine, question: Question, drafting: Drafting, batch: float) -> int | None:
+    """The number of drafts that gains most at the acceptance that is stated, as reached; None where it is not."""
+    if drafting.acceptance is None:
+        return None
+    asked = replace(question, most_drafts=max(drafting.drafts, question.most_drafts))
+    return drafted(machine.reached, asked, drafting.acceptance, batch, "operators").drafts
+
+
+def _break_even_batch(machine: Machine, question: Question, drafting: Drafting) -> int | None:
+    """Most users of a replica with whom these drafts still gain at the roof."""
+    from .speculative_steps import Drafter, break_even_batch
+
+    drafter = Drafter(relative_cost=question.draft_cost)
+    context = max(1.0, question.context)
+    return break_even_batch(machine.nominal, drafter, drafting.yields, drafting.drafts, context, grouping="whole")

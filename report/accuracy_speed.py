@@ -1,0 +1,174 @@
+"""What a comparison with published speeds shows: metrics by kind of row, groups, misses by name; in a terminal, and as docs/accuracy.md."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..accuracy.metrics import grouped, metrics_of
+from ..accuracy.speed import label
+from ..errors import show
+from .accuracy import markdown_table
+from .sections import Report, Section
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ..accuracy.metrics import Comparison, Metric
+    from ..accuracy.speed import SpeedAccuracy
+    from ..engines.spec import Origin
+
+HEADER = ("", "answered", "median", "mean", "90 % within", "bias", "in the 80 % range", "its width")
+HOW = {
+    "served": "requests in a closed loop of clients, against vLLM, SGLang and TensorRT-LLM",
+    "rate": "requests at a rate, against TensorRT-LLM with Triton",
+    "stream": "single streams of llama.cpp",
+    "single": "one request on an idle server",
+    "static": "one batch, computed and decoded together",
+    "offline": "as many requests as memory holds, all at hand",
+    "closed": "all requests of a closed loop at once",
+    "saturated_prefill": "prompts without end",
+}
+_MISS_HEADER = ("row", "metric", "measured", "predicted", "model", "device", "engine")
+
+
+def speed_report(r: SpeedAccuracy) -> Report:
+    """Arrange a comparison: the headline, kinds of rows, groups, misses, what is left out."""
+    by_how = grouped(r.comparisons, ("how",))["how"]
+    sections = [
+        Section("Rows that record the format of their weights", HEADER, _rows(metrics_of(r.headline))),
+        Section("All rows, by how they were run", HEADER, _grouped_rows(by_how)),
+        Section("Served rows, by kind of model", HEADER, _grouped_rows(_served(r, "kind"))),
+        Section("Served rows, by requests in flight", HEADER, _grouped_rows(_served(r, "concurrency"))),
+    ]
+    for column, values in grouped(r.comparisons, r.by).items():
+        sections.append(Section(f"By {column}", HEADER, _grouped_rows(values)))
+    sections.append(Section("Largest misses", _MISS_HEADER, _misses(r.worst())))
+    sections.append(Section("Left out by a written rule", ("figures", "why"), _excluded(r)))
+    remarks = [f"{how}: {meaning}" for how, meaning in HOW.items() if how in by_how]
+    remarks.append("--format json lists what is not answered, and why; --rows FILE every comparison.")
+    how = "the event simulation" if r.simulate else "the closed form"
+    return Report(
+        f"Speed against {r.rows} published figures and settings ({show(r.data)}); closed loops by {how}",
+        f"{r.coverage:.1%} of the figures that no rule leaves out are answered.",
+        True,
+        tuple(sections),
+        tuple(remarks),
+    )
+
+
+def _served(r: SpeedAccuracy, column: str) -> Mapping[str, Mapping[str, Metric]]:
+    served = [c for c in r.comparisons if label(c, "how") == "served"]
+    groups = grouped(served, (column,))[column]
+    return dict(sorted(groups.items(), key=lambda item: (len(item[0]), item[0])))
+
+
+def _grouped_rows(groups: Mapping[str, Mapping[str, Metric]]) -> tuple[tuple[str, ...], ...]:
+    return tuple((f"{value}: {name}", *cells) for value, metrics in groups.items() for name, *cells in _rows(metrics))
+
+
+def _rows(metrics: Mapping[str, Metric]) -> tuple[tuple[str, ...], ...]:
+    return tuple(
+        (
+            name,
+            f"{metric.answered} of {metric.rows}",
+            _percent(metric.median_ape),
+            _percent(metric.mean_ape),
+            _percent(metric.p90_ape),
+            "" if metric.median_error is None else f"{metric.median_error:+.1%}",
+            _percent(metric.coverage_80, 0),
+            "" if metric.width_80 is None else f"x/÷ {metric.width_80:.2f}",
+        )
+        for name, metric in metrics.items()
+    )
+
+
+def _percent(value: float | None, digits: int = 1) -> str:
+    return "" if value is None else f"{value:.{digits}%}"
+
+
+def _misses(comparisons: Iterable[Comparison]) -> tuple[tuple[str, ...], ...]:
+    return tuple(
+        (
+            show(c.row, 40),
+            c.metric,
+            f"{c.measured:,.4g}",
+            f"{c.predicted or 0.0:,.4g}",
+            show(label(c, "model"), 60),
+            show(label(c, "gpu"), 40),
+            show(f"{label(c, 'engine')} {label(c, 'engine_version')}".strip(), 40),
+        )
+        for c in comparisons
+    )
+
+
+def _excluded(r: SpeedAccuracy) -> tuple[tuple[str, ...], ...]:
+    return tuple((str(count), show(reason, 300)) for reason, count in r.excluded)
+
+
+# ------------------------------------------------------------------------------------------------ docs/accuracy.md
+
+
+def speed_page(closed: SpeedAccuracy, simulated: SpeedAccuracy, origins: Iterable[tuple[str, str, Origin]]) -> str:
+    """The speed part of docs/accuracy.md: every group, by closed form and by simulation, every large miss by name, and what was fitted.
+
+    ``origins`` are the fitted figures: the file, the figure, and where it comes from.
+    """
+    lines = [
+        "## Speed",
+        "",
+        (
+            f"{closed.rows} published settings and figures (`{closed.data}`, with their sources); {closed.coverage:.1%} of the figures"
+            " that no rule leaves out are answered. Bias is the median of the errors with their signs."
+        ),
+        "",
+        *(f"- {how}: {meaning}" for how, meaning in HOW.items()),
+        "",
+        "### Rows that record the format of their weights",
+        "",
+        *markdown_table(HEADER, _rows(metrics_of(closed.headline))),
+        "",
+        "### By how they were run",
+        "",
+        *markdown_table(HEADER, _grouped_rows(grouped(closed.comparisons, ("how",))["how"])),
+        "",
+        "### Served rows",
+        "",
+        *(f"![Predicted against measured {name}](figures/accuracy-{name}.png)" for name in ("tpot", "ttft")),
+        "",
+    ]
+    for title, column in (
+        ("kind of model", "kind"),
+        ("engine", "engine"),
+        ("device", "gpu"),
+        ("requests in flight", "concurrency"),
+        ("format of the weights", "precision"),
+    ):
+        lines += [f"By {title}, closed form:", "", *markdown_table(HEADER, _grouped_rows(_served(closed, column))), ""]
+    lines += [
+        "By engine, event simulation:",
+        "",
+        *markdown_table(HEADER, _grouped_rows(_served(simulated, "engine"))),
+        "",
+        "### Largest misses of speed",
+        "",
+        *markdown_table(_MISS_HEADER, _misses(closed.worst(40))),
+        "",
+        "### Left out by a written rule",
+        "",
+        "`accuracy/settings/excluded.yaml` and `accuracy/runs.yaml` hold the rules.",
+        "",
+        *markdown_table(("figures", "why"), _excluded(closed)),
+        "",
+        "### What was fitted on what",
+        "",
+        *markdown_table(
+            ("file", "figure", "data", "error", "not fitted on"),
+            tuple(
+                (file, figure, origin.fit.data, origin.fit.error, origin.fit.not_fitted_on)
+                for file, figure, origin in origins
+                if origin.fit is not None
+            ),
+        ),
+        "",
+    ]
+    return "\n".join(lines)

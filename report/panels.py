@@ -1,0 +1,140 @@
+"""Panels side by side under a title and over a key, laid out by measured widths so that nothing is cut and nothing overlaps.
+
+What sweeps and comparisons are drawn on; settings, colours and files are those of :mod:`.canvas`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from .canvas import POINTS_PER_INCH, Ruler, new_figure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    from .canvas import Theme
+
+_EDGE, _TITLE, _SUBTITLE, _KEY = 12.0, 12.0, 8.5, 8.0  # points: room at the edges, sizes of text
+_ROW, _SAMPLE, _BETWEEN = 14.0, 26.0, 16.0  # of the key: height of a row, width of a sample, room between entries
+_LEFT, _BELOW, _ABOVE, _APART = 58.0, 40.0, 18.0, 66.0  # room for what stands around a panel
+_NARROW = 700  # pixels of width below which panels stand one above the other
+_LONGEST_NAME = 260.0  # points of an entry of the key
+
+
+class Entry(NamedTuple):
+    """One entry of the key: how it looks, and its words."""
+
+    sample: Line2D
+    text: str
+
+
+class Page(NamedTuple):
+    """A drawing with its panels."""
+
+    figure: Figure
+    panels: tuple[Axes, ...]
+    ruler: Ruler
+
+
+def new_page(
+    title: str, subtitle: str, entries: Sequence[Entry], count: int, size: tuple[int, int], theme: Theme
+) -> Page:
+    """A page with so many empty panels; ``size`` in pixels of 1/100 inch."""
+    figure, ruler = new_figure(size, theme), Ruler()
+    width, height = (pixels * POINTS_PER_INCH / 100 for pixels in size)
+    y = height - 8
+    for text, points, weight, colour in (
+        (title, _TITLE, "bold", theme.ink),
+        (subtitle, _SUBTITLE, "normal", theme.faint),
+    ):
+        # Bold letters are wider than the ruler's plain ones.
+        room = (width - 2 * _EDGE) * (0.88 if weight == "bold" else 1.0)
+        for line in ruler.wrapped(ruler.drawable(text, 400), room, points, 2):
+            y -= points * 1.3
+            figure.text(
+                _EDGE / width, y / height, line, fontsize=points, fontweight=weight, color=colour, va="baseline"
+            )
+    bottom = _draw_key(figure, entries, theme, ruler, width, height)
+    stacked = size[0] < _NARROW
+    across, up = (1, count) if stacked else (count, 1)
+    room_wide = (width - _LEFT - _EDGE - (across - 1) * _APART) / across
+    room_high = (y - bottom - (_BELOW + _ABOVE) * up) / up
+    panels = []
+    for number in range(count):
+        left = _LEFT + (0 if stacked else number * (room_wide + _APART))
+        low = bottom + _BELOW + (count - 1 - number) * (room_high + _BELOW + _ABOVE) * stacked
+        rectangle = (left / width, low / height, room_wide / width, max(room_high, 1) / height)
+        panels.append(figure.add_axes(rectangle))
+    for axes in panels:
+        _dressed(axes, theme)
+    return Page(figure, tuple(panels), ruler)
+
+
+def _draw_key(
+    figure: Figure, entries: Sequence[Entry], theme: Theme, ruler: Ruler, width: float, height: float
+) -> float:
+    """Draw the key in columns of one width; returns the height that it takes, in points."""
+    if not entries:
+        return 8.0
+    longest = min(_LONGEST_NAME, width - 2 * _EDGE - _SAMPLE)
+    texts = [ruler.cut(ruler.drawable(entry.text), longest, _KEY) for entry in entries]
+    column = max(ruler.extent(text, _KEY)[0] for text in texts) + _SAMPLE + _BETWEEN
+    columns = max(1, min(len(texts), int((width - 2 * _EDGE + _BETWEEN) / column)))
+    rows = math.ceil(len(texts) / columns)
+    for number, (entry, text) in enumerate(zip(entries, texts, strict=True)):
+        x, y = _EDGE + number % columns * column, 8 + (rows - 1 - number // columns) * _ROW
+        middle = (y + _KEY * 0.36) / height
+        sample = entry.sample
+        marked = sample.get_marker() not in {"", "None", None}
+        is_line = sample.get_linestyle() not in {"None", ""}
+        ends = (x, x + _SAMPLE - 6) if is_line else (x + _SAMPLE / 2 - 3,)
+        sample.set_data([end / width for end in ends], [middle] * len(ends))
+        if is_line and marked:
+            sample.set_data([x / width, (x + (_SAMPLE - 6) / 2) / width, (x + _SAMPLE - 6) / width], [middle] * 3)
+            sample.set_markevery([1])
+        figure.add_artist(sample)
+        figure.text((x + _SAMPLE) / width, y / height, text, fontsize=_KEY, color=theme.ink, va="baseline")
+    return rows * _ROW + 10
+
+
+def _dressed(axes: Axes, theme: Theme) -> None:
+    axes.set_facecolor(theme.paper)
+    axes.tick_params(which="both", color=theme.faint, labelcolor=theme.ink)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(theme.faint)
+    axes.grid(visible=True, color=theme.grid, linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+def titled(axes: Axes, text: str, theme: Theme, above: float = 0.0) -> None:
+    """Write above a panel what it shows, over so many points that something else takes."""
+    axes.set_title(text, fontsize=9, color=theme.ink, loc="left", pad=6 + above)
+
+
+def plain_ticks(axes: Axes, which: str, values: Sequence[float], shown: Callable[[float], str]) -> None:
+    """Ticks at these values alone, printed so; no small ones between them."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axis.set_major_locator(FixedLocator(list(values)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: shown(value)))
+    make_locator: Callable[[], NullLocator] = NullLocator
+    axis.set_minor_locator(make_locator())
+    axis.set_minor_formatter(NullFormatter())
+
+
+def thinned(values: Sequence[float], room: float, widest: float) -> list[float]:
+    """Every n-th of some ticks, so that labels of this width do not touch in this room.
+
+    >>> thinned([1, 2, 4, 8, 16], 60, 20)
+    [1, 4, 16]
+    """
+    step = 1
+    while len(values[::step]) > 1 and len(values[::step]) * (widest + 8) > room:
+        step += 1
+    return list(values[::step])

@@ -1,0 +1,345 @@
+"""The roofline as a drawing: log-log, roofs as lines, operators as points sized by their share of the time, whole steps as stars.
+
+Solid roofs are nominal, dashed ones what kernels reach; dotted lines fall from the ridges. With one deployment the colours tell prefill from
+decode, with several they tell the deployments; the shapes of the points tell the phases in both.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .canvas import DARK, LIGHT, POINTS_PER_INCH, Ruler, Theme, decades, new_figure, steady
+from .labels import Box, Label, Segment, place_labels
+from .roofline import series_name, step_name
+from .roofline_key import BATCH_AREA, MEASURED_AREA, SHAPES, STAR_AREA, area_of, draw_key, draw_title
+from .roofline_lines import limits_of, roof_lines, show_tick
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from ..planner.roofline_answer import RooflineResult
+    from ..planner.roofline_points import Phase, Series
+    from .roofline_lines import RoofLine
+
+DEFAULT_SIZE = (1200, 800)
+LABEL_SIZE = 8.0
+_REACHES = (9.0, 15.0, 22.0, 30.0, 40.0, 52.0, 66.0, 82.0, 100.0)
+_SAME = 4.0  # points between markers that share a label
+_ALONG = tuple(step / 20 for step in range(19, 0, -1))  # places of a label on a line
+
+
+class Want(NamedTuple):
+    """A label that is wanted: the smaller the order, the sooner it is placed; the colour is that of its leader."""
+
+    order: float
+    text: str
+    label: Label
+    colour: str = ""
+
+
+@dataclass
+class Sheet:
+    """A drawing in the making: what is on it, and what still wants a label."""
+
+    result: RooflineResult
+    figure: Figure
+    axes: Axes
+    theme: Theme
+    ruler: Ruler
+    taken: list[Box] = field(default_factory=list)
+    lines: list[Segment] = field(default_factory=list)
+    anchors: list[tuple[float, float]] = field(default_factory=list)
+    wanted: list[Want] = field(default_factory=list)
+
+    def colour(self, one: int, phase: Phase) -> str:
+        """Of a point: by phase where there is one series, else by series."""
+        if len(self.result.series) > 1:
+            return self.theme.series[one]
+        return self.theme.series[("prefill", "decode").index(phase)]
+
+    def roof_colour(self, line: RoofLine) -> str:
+        """Of a roof: that of its series, ink where it is the roof of several or of all there is."""
+        is_own = len(self.result.series) > 1 and len(line.series) == 1
+        return self.theme.series[line.series[0]] if is_own else self.theme.ink
+
+    def place(self, x: float, y: float) -> tuple[float, float]:
+        """Points on the sheet of a pair of values."""
+        across, up = self.axes.transData.transform((x, y))
+        return float(across), float(up)
+
+    def mark(self, x: float, y: float, area: float) -> None:
+        """Keep labels away from a marker."""
+        (across, up), radius = self.place(x, y), math.sqrt(area) / 2
+        self.taken.append(Box(across - radius, up - radius, across + radius, up + radius))
+        self.anchors.append((across, up))
+
+    def line(self, xs: Sequence[float], ys: Sequence[float], **style: Any) -> None:
+        """Draw a line, and keep labels away from it."""
+        self.axes.plot(xs, ys, **style)
+        places = [self.place(x, y) for x, y in zip(xs, ys, strict=True)]
+        self.lines += [(*begin, *end) for begin, end in zip(places, places[1:], strict=False)]
+
+    def want(self, order: float, text: str, x: float, y: float, area: float, colour: str) -> None:
+        """Ask for a label beside a marker."""
+        text = self.ruler.drawable(text, 60)
+        label = Label(*self.place(x, y), *self._size(text), math.sqrt(area) / 2, _REACHES)
+        self.wanted.append(Want(order, text, label, colour))
+
+    def want_along(self, text: str, line: Segment, *, above: bool) -> None:
+        """Ask for a label beside a line, above on its left side or below on its right side, as far to the right as there is room."""
+        wide, high = self._size(text)
+        x, y, x_end, y_end = line
+        flat = abs(y_end - y) < 1
+        places = []
+        for part in _ALONG:
+            across, up = x + part * (x_end - x), y + part * (y_end - y)
+            if flat:
+                places.append((across - wide / 2, up + 2 if above else up - high - 2))
+            else:
+                places.append((across - wide - 5, up + 1) if above else (across + 5, up - high - 1))
+        self.wanted.append(Want(-2, text, Label(x, y, wide, high, 0, (), tuple(places), around=False)))
+
+    def _size(self, text: str) -> tuple[float, float]:
+        return self.ruler.extent(text, LABEL_SIZE)
+
+
+def roofline_figure(result: RooflineResult, *, size: tuple[int, int] = DEFAULT_SIZE, dark: bool = False) -> Figure:
+    """Draw a roofline.
+
+    Parameters
+    ----------
+    size : width and height in pixels of 1/100 inch
+    dark : on dark paper
+
+    The figure is turned into a file by :func:`~roofplan.report.canvas.rendered`.
+    """
+    theme = DARK if dark else LIGHT
+    with steady():
+        figure = new_figure(size, theme)
+        ruler = Ruler()
+        top = draw_title(figure, result, theme, ruler)
+        bottom = draw_key(figure, result, theme, ruler)
+        width, height = (pixels * POINTS_PER_INCH / 100 for pixels in size)
+        axes = figure.add_axes((52 / width, (bottom + 34) / height, 1 - 66 / width, (top - bottom - 38) / height))
+        sheet = Sheet(result, figure, axes, theme, ruler)
+        _prepare(sheet)
+        for line in roof_lines(result):
+            _draw_roof(sheet, line)
+        for number, one in enumerate(result.series):
+            _draw_operators(sheet, number, one)
+            _draw_steps(sheet, number, one)
+        _draw_measured(sheet)
+        _draw_labels(sheet)
+    return figure
+
+
+# ------------------------------------------------------------------------------------------------ axes
+
+
+def _prepare(sheet: Sheet) -> None:
+    """Logarithmic axes with plain numbers at the decades, and fine ticks between them."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    axes, theme = sheet.axes, sheet.theme
+    across, up = limits_of(sheet.result)
+    axes.set(xscale="log", yscale="log", xlim=across, ylim=up, facecolor=theme.paper)
+    axes.set_xlabel("arithmetic intensity (FLOP per byte of memory traffic)", color=theme.ink)
+    axes.set_ylabel("FLOP/s of one device", color=theme.ink)
+    for axis, (low, high) in ((axes.xaxis, across), (axes.yaxis, up)):
+        axis.set_major_locator(FixedLocator(decades(low, high)))
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(FuncFormatter(lambda value, _: show_tick(value)))
+    _fine_ticks(sheet)
+    axes.tick_params(which="both", color=theme.faint, labelcolor=theme.ink)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(theme.faint)
+    axes.grid(visible=True, color=theme.grid, linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+def _fine_ticks(sheet: Sheet) -> None:
+    """Ticks between the decades as the markers of one line per axis: as ticks of their own they would take a tenth of the drawing's time."""
+    axes = sheet.axes
+    for (low, high), marker, is_across in ((axes.get_xlim(), 3, True), (axes.get_ylim(), 0, False)):
+        fine = [digit * power for power in decades(low / 10, high) for digit in range(2, 10)]
+        places, edge = [tick for tick in fine if low <= tick <= high], [0.0]
+        axes.plot(
+            places if is_across else edge * len(places),
+            edge * len(places) if is_across else places,
+            transform=axes.get_xaxis_transform() if is_across else axes.get_yaxis_transform(),
+            linestyle="none",
+            marker=marker,
+            markersize=2,
+            markeredgewidth=0.6,
+            color=sheet.theme.faint,
+            clip_on=False,
+            label="fine ticks",
+        )
+
+
+# ------------------------------------------------------------------------------------------------ what is drawn
+
+
+_STYLES: dict[tuple[bool, bool], dict[str, Any]] = {  # by (further, calibrated)
+    (False, False): {"linewidth": 1.6, "linestyle": "solid"},
+    (False, True): {"linewidth": 1.1, "linestyle": (0, (5, 3))},
+    (True, False): {"linewidth": 1.0, "linestyle": (0, (1, 1.5))},
+}
+
+
+def _draw_roof(sheet: Sheet, line: RoofLine) -> None:
+    """A slope or a flat part with its label, and for a flat part a dotted line from the ridge down to its intensity."""
+    across, up = sheet.axes.get_xlim(), sheet.axes.get_ylim()
+    ends, colour, further = line.ends(across, up), sheet.roof_colour(line), line.kind == "further"
+    if ends is None:
+        return
+    kind = "calibrated" if line.calibrated else "nominal"
+    label = f"{line.kind} {kind} {', '.join(line.names)}"
+    sheet.line(*ends, label=sheet.ruler.drawable(label), color=colour, zorder=2, **_STYLES[further, line.calibrated])
+    sheet.want_along(sheet.ruler.drawable(line.label, 60), sheet.lines[-1], above=not (line.calibrated or further))
+    if line.kind != "flat":
+        return
+    sheet.line(
+        [line.ridge] * 2,
+        [up[0], line.rate],
+        label=sheet.ruler.drawable(f"ridge {kind} {', '.join(line.names)}"),
+        color=colour,
+        linewidth=0.8,
+        linestyle=(0, (1, 3)),
+        zorder=1,
+    )
+    # Its number stands at the foot, where no point is: to the right for nominal, to the left for calibrated ones; else at its corner.
+    text = f"{line.ridge:,.0f}" if line.calibrated else f"ridge {line.ridge:,.0f}"
+    (x, y), corner = sheet.place(line.ridge, up[0]), sheet.place(line.ridge, line.rate)
+    wide, high = sheet.ruler.extent(text, LABEL_SIZE)
+    sides = (x - wide - 3, x + 3) if line.calibrated else (x + 3, x - wide - 3)
+    places = tuple((side, y + 3 + row * (high + 1)) for row in range(6) for side in sides)
+    label = Label(*corner, wide, high, 1.0, () if line.calibrated else _REACHES, places, around=not line.calibrated)
+    sheet.wanted.append(Want(-1, text, label, colour))
+
+
+def _draw_operators(sheet: Sheet, number: int, one: Series) -> None:
+    """Operators as points, the small ones over the large ones."""
+    for point in sorted((p for p in one.operators if p.has_place), key=lambda p: (-p.share, p.phase, p.name)):
+        area, colour = area_of(point.share), sheet.colour(number, point.phase)
+        sheet.axes.scatter(
+            [point.intensity],
+            [point.flop_per_s],
+            s=area,
+            c=colour,
+            marker=SHAPES[point.phase],
+            linewidths=0.5,
+            edgecolors=sheet.theme.paper,
+            alpha=0.9,
+            label=f"{point.phase}: {point.name}",
+            zorder=3 + (1 - point.share) / 2,
+        )
+        sheet.mark(point.intensity, point.flop_per_s, area)
+        sheet.want(2 - point.share, point.name, point.intensity, point.flop_per_s, area, colour)
+
+
+def _draw_steps(sheet: Sheet, number: int, one: Series) -> None:
+    """Whole steps as stars; the steps of several batches as smaller ones on a line."""
+    path = [step for step in one.path if step.flop]
+    colour = sheet.colour(number, "decode")
+    if len(path) > 1:
+        across, up = [step.intensity for step in path], [step.flop_per_s for step in path]
+        sheet.line(across, up, color=colour, linewidth=1.0, alpha=0.8, zorder=4, label="batches")
+    told = {step.batch for step in one.steps}  # their stars have names
+    whose = f"{series_name(sheet.result, one)}: " if len(sheet.result.series) > 1 else ""
+    for step in path:
+        text = "" if step.batch in told else f"batch {step.batch:g}"
+        _draw_star(sheet, step.intensity, step.flop_per_s, BATCH_AREA, colour, text)
+    for step in one.steps:
+        if step.flop:
+            _draw_star(
+                sheet,
+                step.intensity,
+                step.flop_per_s,
+                STAR_AREA,
+                sheet.colour(number, step.phase),
+                whose + step_name(step),
+            )
+
+
+def _draw_star(sheet: Sheet, x: float, y: float, area: float, colour: str, text: str) -> None:
+    sheet.axes.scatter(
+        [x], [y], s=area, c=colour, marker="*", linewidths=0.8, edgecolors=sheet.theme.ink, label=text, zorder=5
+    )
+    sheet.mark(x, y, area)
+    if text:
+        sheet.want(0 if area == STAR_AREA else 0.5, text, x, y, area, sheet.theme.ink)
+
+
+def _draw_measured(sheet: Sheet) -> None:
+    for point in sheet.result.measured:
+        sheet.axes.scatter(
+            [point.intensity],
+            [point.flop_per_s],
+            s=MEASURED_AREA,
+            c=sheet.theme.ink,
+            marker=SHAPES["measured"],
+            linewidths=0.5,
+            edgecolors=sheet.theme.paper,
+            label=sheet.ruler.drawable(f"measured: {point.name}"),
+            zorder=6,
+        )
+        sheet.mark(point.intensity, point.flop_per_s, MEASURED_AREA)
+        sheet.want(0.7, point.name, point.intensity, point.flop_per_s, MEASURED_AREA, sheet.theme.ink)
+
+
+def _draw_labels(sheet: Sheet) -> None:
+    """Labels where there is room, the most important first, each in the colour of ink."""
+    wanted = _distinct(sorted(sheet.wanted, key=lambda want: (want.order, want.text, want.label.x, want.label.y)))
+    frame = Box(*(float(edge) for edge in sheet.axes.bbox.extents))
+    places = place_labels([want.label for want in wanted], frame, sheet.taken, sheet.lines, sheet.anchors)
+    for want, place in zip(wanted, places, strict=True):
+        if place is None:
+            continue
+        left, bottom = place.left - frame.left, place.bottom - frame.bottom
+        sheet.axes.annotate(
+            want.text,
+            (left, bottom + want.label.height * 0.16),
+            xycoords="axes points",
+            fontsize=LABEL_SIZE,
+            color=sheet.theme.ink,
+            va="baseline",
+            ha="left",
+            zorder=8,
+        )
+        if place.leader:
+            _draw_leader(sheet, place.leader, want.colour)
+
+
+def _distinct(wanted: list[Want]) -> list[Want]:
+    """Drop labels that say the same at the same place, such as those of an operator that several series share."""
+    kept: list[Want] = []
+    for want in wanted:
+        if not any(want.text == other.text and math.dist(want.label[:2], other.label[:2]) < _SAME for other in kept):
+            kept.append(want)
+    return kept
+
+
+def _draw_leader(sheet: Sheet, leader: Segment, colour: str) -> None:
+    from matplotlib.lines import Line2D
+
+    width, height = (float(edge) for edge in sheet.figure.bbox.extents[2:])
+    x, y, x_end, y_end = leader
+    sheet.figure.add_artist(
+        Line2D([x / width, x_end / width], [y / height, y_end / height], color=colour, linewidth=0.6, alpha=0.8)
+    )
+
+
+def unlabelled(figure: Figure) -> Iterator[str]:
+    """Names of the drawn points that found no room for a label (for tests and captions)."""
+    axes = figure.axes[0]
+    texts = {text.get_text() for text in axes.texts}
+    for collection in axes.collections:
+        name = str(collection.get_label()).partition(": ")[2]
+        if name and name not in texts:
+            yield name
