@@ -12,25 +12,70 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .api import SizeResult, deployment, kv, size
     from .api.advising import advise
+    from .api.claiming import claim
+    from .api.comparisons import compare
+    from .api.roofs import roofline
+    from .api.speculation import speculate
+    from .api.sweeps import sweep
     from .errors import RoofplanError
     from .planner.advice import Advice
     from .planner.caching import KvResult
+    from .planner.claim_gains import GainResult
+    from .planner.claims import ClaimResult
+    from .planner.comparing import CompareResult
+    from .planner.roofline_answer import MeasuredPoint, RooflineResult
+    from .planner.speculation import SpeculationResult
+    from .planner.sweeping import SweepResult
 
 __version__ = "0.1.0"
 
 # What stands where: nothing is imported before it is asked for.
 _HOMES = {
     "Advice": "planner.advice",
+    "ClaimResult": "planner.claims",
+    "CompareResult": "planner.comparing",
+    "GainResult": "planner.claim_gains",
     "KvResult": "planner.caching",
+    "MeasuredPoint": "planner.roofline_answer",
+    "RooflineResult": "planner.roofline_answer",
     "RoofplanError": "errors",
     "SizeResult": "api",
+    "SpeculationResult": "planner.speculation",
+    "SweepResult": "planner.sweeping",
     "advise": "api.advising",
+    "claim": "api.claiming",
+    "compare": "api.comparisons",
     "deployment": "api",
     "kv": "api",
+    "roofline": "api.roofs",
     "size": "api",
+    "speculate": "api.speculation",
+    "sweep": "api.sweeps",
 }
 
-__all__ = ["Advice", "KvResult", "RoofplanError", "SizeResult", "__version__", "advise", "deployment", "kv", "size"]
+__all__ = [
+    "Advice",
+    "ClaimResult",
+    "CompareResult",
+    "GainResult",
+    "KvResult",
+    "MeasuredPoint",
+    "RooflineResult",
+    "RoofplanError",
+    "SizeResult",
+    "SpeculationResult",
+    "SweepResult",
+    "__version__",
+    "advise",
+    "claim",
+    "compare",
+    "deployment",
+    "kv",
+    "roofline",
+    "size",
+    "speculate",
+    "sweep",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -16,7 +16,12 @@ from .errors import ExitCode, RoofplanError, show
 VERBS = {
     "size": ("size", False),
     "kv": ("kv", False),
+    "roofline": ("roofline", False),
+    "sweep": ("sweep", False),
+    "compare": ("compare", False),
     "advise": ("advise", False),
+    "speculate": ("speculate", False),
+    "claim": ("claim", False),
     "hardware": ("hardware", True),
     "model": ("model", True),
     "engine": ("engine", True),

@@ -97,32 +97,52 @@ def read_document(path: str | Path) -> Document:
     return parse_json(text, name) if is_json else parse_yaml(text, name)
 
 
-def write_text(path: Path, text: str, *, overwrite: bool = False) -> None:
+def check_free(path: str | Path, *, overwrite: bool = False) -> None:
+    """Refuse a file that exists, unless it may be replaced; where several files are written, before the first of them.
+
+    Raises
+    ------
+    SpecError : when the file exists and may not be replaced
+    """
+    if _mode(path) is not None and not overwrite:
+        raise SpecError("file", got="an existing one", wanted="a new one", where=str(path), hint="--force replaces it")
+
+
+def write_text(path: str | Path, text: str, *, overwrite: bool = False) -> None:
+    """Write a UTF-8 text file whole or not at all, see :func:`write_bytes`.
+
+    Raises
+    ------
+    SpecError : when the file exists and may not be replaced, or cannot be written
+    """
+    write_bytes(path, text.encode("utf-8"), overwrite=overwrite)
+
+
+def write_bytes(path: str | Path, content: bytes, *, overwrite: bool = False) -> None:
     """Write a file whole or not at all: a temporary file in the same folder takes its place at the end.
 
     Raises
     ------
     SpecError : when the file exists and may not be replaced, or cannot be written
     """
-    import tempfile
-
-    if _mode(path) is not None and not overwrite:
-        raise SpecError("file", got="an existing one", wanted="a new one", where=str(path), hint="--force replaces it")
+    check_free(path, overwrite=overwrite)
+    target = Path(path)
+    scratch = target.parent / f".roofplan-{os.getpid()}-{os.urandom(4).hex()}"
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as stream:
-            scratch = Path(stream.name)
-            try:
-                stream.write(text)
+        # As any new file: with the permissions that the user's mask leaves.
+        descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(content)
                 stream.flush()
                 os.fsync(stream.fileno())
-                scratch.replace(path)
-            except BaseException:  # also Ctrl-C: tidied up, then raised again
-                scratch.unlink(missing_ok=True)
-                raise
-    except OSError as error:
-        raise SpecError("file", got=(error.strerror or "an error").lower(), where=str(path)) from error
+            scratch.replace(target)
+        except BaseException:  # also Ctrl-C: tidied up, then raised again
+            scratch.unlink(missing_ok=True)
+            raise
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a valid path"
+        raise SpecError("file", got=reason.lower(), where=str(path)) from error
 
 
 # ------------------------------------------------------------------------------------------------ validation

@@ -109,7 +109,7 @@ def read_run_rows(path: str | Path) -> list[tuple[TruthRow, RunRule]]:
 
 def compare_run(row: TruthRow, rule: RunRule) -> Comparison:
     """Predict what a row measured, or say why not."""
-    metric, measured = row.text("metric"), row.number("value") or 0.0
+    metric, measured = row.text("metric"), row.positive("value")
     labels = row.labels | {"how": rule.how}
     try:
         d = _deployment(row, rule)

@@ -98,6 +98,29 @@ def predict(
     return Served(ttft, tpot, evidence.width, evidence.first_token_width, waiting)
 
 
+def without_serving_constants(case: Case) -> Case:
+    """A row as kernels and data sheets alone would have it: nothing of what was fitted on served rows.
+
+    No host, no floors of layers and prompt steps, no passes over activations; a small kernel takes the device's own floor.
+    """
+    d = case.deployment
+    assert d.kernels is not None
+    timing = replace(
+        d.engine.timing,
+        host_per_step=0.0,
+        host_per_sequence=0.0,
+        small_kernels=1.0,
+        fused_quantisation=0.0,
+        layer_passes=0.0,
+        expert_passes=0.0,
+        prompt_floor=0.0,
+        expert_prompt_floor=0.0,
+    )
+    floors = replace(d.kernels.floors, routing=0.0, latent=0.0, gated_delta=0.0, sparse_index=0.0)
+    engine, kernels = replace(d.engine, timing=timing), replace(d.kernels, floors=floors)
+    return replace(case, deployment=replace(d, engine=engine, kernels=kernels))
+
+
 def _server(case: Case, model: StepModel) -> Server:
     d = case.deployment
     return Server(

@@ -70,7 +70,7 @@ class Run:
     @property
     def measured_s(self) -> float:
         """Seconds that the measured rate means."""
-        return self.counted / (self.truth.number("value") or math.nan)
+        return self.counted / self.truth.positive("value")
 
     @property
     def formula(self) -> Callable[[Work, Mapping[str, Amount]], Amount]:
@@ -114,7 +114,7 @@ def _run_of(truth: TruthRow) -> Run | Comparison:
 
 
 def _unanswered(truth: TruthRow, reason: str) -> Comparison:
-    return Comparison(truth.name, truth.text("metric"), truth.number("value") or math.nan, None, reason, truth.labels)
+    return Comparison(truth.name, truth.text("metric"), truth.positive("value"), None, reason, truth.labels)
 
 
 def build_of(truth: TruthRow) -> str:
@@ -191,6 +191,4 @@ def compare(runs: Iterable[Run | Comparison]) -> Iterator[Comparison]:
         else:
             labels = {**run.truth.labels, "stream": run.stream.name}
             rate = run.counted / run.predicted_s()
-            yield Comparison(
-                run.truth.name, run.truth.text("metric"), run.truth.number("value") or math.nan, rate, "", labels
-            )
+            yield Comparison(run.truth.name, run.truth.text("metric"), run.truth.positive("value"), rate, "", labels)

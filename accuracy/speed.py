@@ -17,7 +17,7 @@ from ..errors import RoofplanError, UnknownNameError
 from ..planner.results import Answer
 from . import runs, single_stream
 from .metrics import Comparison, grouped, metrics_of
-from .served import case_of, predict
+from .served import case_of, predict, without_serving_constants
 from .serving import DATA, read_rows, read_speed_rows
 from .truth import read_truth
 
@@ -36,14 +36,17 @@ _MS = 1e3
 class SpeedAccuracy(Answer):
     """Predictions beside published times and rates.
 
-    ``metrics`` are those of all rows that record the format of their weights; the groups hold the others too. ``excluded`` counts the
-    figures that a written rule leaves out.
+    ``metrics`` are those of all rows that record the format of their weights; the groups hold the others too. ``bare`` are the times per
+    token of served rows without any constant that was fitted on such rows, ``left_out`` served rows with constants that were fitted without
+    those of their own model, device or engine (label ``left_out``). ``excluded`` counts the figures that a written rule leaves out.
     """
 
     data: str
     by: tuple[str, ...]
     simulate: bool
     comparisons: tuple[Comparison, ...]
+    bare: tuple[Comparison, ...]
+    left_out: tuple[Comparison, ...]
     excluded: tuple[tuple[str, int], ...]
     rows: int
 
@@ -83,6 +86,8 @@ class SpeedAccuracy(Answer):
             "coverage": self.coverage,
             "metrics": metrics_of(self.headline),
             "metrics_of_all": metrics_of(self.comparisons),
+            "metrics_without_serving_constants": metrics_of(self.bare),
+            **({"left_out": grouped(self.left_out, ("left_out",))["left_out"]} if self.left_out else {}),
             "groups": grouped(self.comparisons, dict.fromkeys((*GROUPS, *self.by))),
             "excluded": [{"reason": reason, "figures": count} for reason, count in self.excluded],
             "unanswered": [{"row": c.row, "metric": c.metric, "reason": c.reason} for c in self.unanswered],
@@ -126,6 +131,7 @@ def speed_accuracy(
     by: Sequence[str] = (),
     *,
     simulate: bool = False,
+    leave_one_out: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> SpeedAccuracy:
     """Compare predictions with published speeds.
@@ -135,6 +141,7 @@ def speed_accuracy(
     data : CSV in the columns of accuracy/data/e2e_serving.csv or of accuracy/data/speed.csv; default both of these files
     by : labels by whose values the metrics are also given
     simulate : closed loops through the event simulation instead of the closed form
+    leave_one_out : also fit the constants without each model, device and engine, and predict its rows with them (closed form)
     progress : called with the rows that are done and their number
 
     Raises
@@ -146,13 +153,16 @@ def speed_accuracy(
     rows = [*(read_rows(served) if served else ()), *(read_speed_rows(table) if table else ())]
     excluded: Counter[str] = Counter()
     comparisons: list[Comparison] = []
+    bare: list[Comparison] = []
     for number, row in enumerate(rows):
         if progress is not None and number % 50 == 0:
             progress(number, len(rows))
         comparisons += _compared(row, excluded, simulate=simulate)
+        bare += _bare(row)
     count = len(rows)
     if table is not None:
         others = [*_of_runs(table, excluded), *_of_streams(table)]
+        _count_unknown(table, excluded)
         count += len(others)
         comparisons += others
     known = {name for c in comparisons for name in c.labels or {}}
@@ -164,6 +174,8 @@ def speed_accuracy(
         by=tuple(by),
         simulate=simulate,
         comparisons=tuple(comparisons),
+        bare=tuple(bare),
+        left_out=tuple(_left_out(rows)) if leave_one_out else (),
         excluded=tuple(sorted(excluded.items(), key=lambda item: (-item[1], item[0]))),
         rows=count,
     )
@@ -211,6 +223,31 @@ def _compared(row: ServingRow, excluded: Counter[str], *, simulate: bool) -> Ite
         )
 
 
+def _bare(row: ServingRow) -> Iterator[Comparison]:
+    if row.excluded_tpot or row.concurrency is None:
+        return
+    try:
+        found = predict(without_serving_constants(case_of(row)))
+    except RoofplanError:
+        return  # told with the others
+    yield Comparison(row.id, "tpot_ms", row.tpot_s * _MS, found.tpot_s * _MS, "", _labels(row))
+
+
+def _left_out(rows: Sequence[ServingRow]) -> Iterator[Comparison]:
+    from .fit import serving as fit
+
+    seen = fit.observations([row for row in rows if row.concurrency is not None])
+    constants = fit.published()
+    fitted = (constants, *fit.linearised(seen, constants, simulate=False))
+    for name, label_of in fit.LABELS.items():
+        for observation, error in zip(seen, fit.left_out(seen, fitted, seen, label_of, simulate=False), strict=True):
+            measured = observation.measured_s * _MS
+            labels = _labels(observation.row) | {"left_out": name, "kind": _kind(observation.case.deployment.model)}
+            yield Comparison(
+                observation.row.id, f"{observation.metric}_ms", measured, measured * math.exp(error), "", labels
+            )
+
+
 def _of_metric(found: Served, metric: str) -> tuple[float, float]:
     return (found.tpot_s, found.width) if metric == "tpot_ms" else (found.ttft_s, found.first_token_width)
 
@@ -239,6 +276,13 @@ def _of_runs(table: str | Path, excluded: Counter[str]) -> Iterator[Comparison]:
             excluded[rule.why] += 1
         else:
             yield _named(runs.compare_run(row, rule), {})
+
+
+def _count_unknown(table: str | Path, excluded: Counter[str]) -> None:
+    """Rows of series that no rule knows are not scored, and counted."""
+    for row in read_truth(table, runs.COLUMNS):
+        if runs.rule_of(row) is None and row.name.partition("-")[0] not in single_stream.SERIES:
+            excluded["a series that no rule knows (accuracy/runs.yaml)"] += 1
 
 
 def _of_streams(table: str | Path) -> Iterator[Comparison]:

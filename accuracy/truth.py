@@ -77,6 +77,18 @@ class TruthRow:
         match = pattern.search(self.text("notes"))
         return float(match[1]) if match else None
 
+    def positive(self, column: str) -> float:
+        """The number of a column, above zero.
+
+        Raises
+        ------
+        SpecError : for none, or another
+        """
+        value = self.number(column)
+        if value is None or value <= 0:
+            raise SpecError(column, got=self.text(column) or "nothing", wanted="a number above zero", where=self.where)
+        return value
+
     @property
     def name(self) -> str:
         """The row's id."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from .. import engines, hardware, specfiles
@@ -12,7 +13,7 @@ from ..planner.advice import advise as advise_deployment
 from ..planner.formats import main_class
 from ..planner.levers.situation import Choices, Neighbour
 from ..planner.memory import plan_memory
-from ..quantities import parse_fraction
+from ..quantities import FRACTION, parse
 from .building import deployment
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ _WEIGHTS: tuple[tuple[str, str | None, str | None], ...] = (
 _GGUF_WEIGHTS: tuple[tuple[str, str | None, str | None], ...] = (("q8_0", None, None), ("q4_k_m", None, None))
 _KV: tuple[tuple[str, str | None], ...] = (("fp8", None), ("nvfp4", "fp4"))
 _GGUF_KV: tuple[tuple[str, str | None], ...] = (("q8_0", None), ("q4_0", None))
+_SHARE = replace(FRACTION, zero=True)
 _NARROWER = 0.9  # share of the bits up to which a format is worth a look: other scales alone are not
 _NEAREST, _CHEAPEST = 6, 2
 
@@ -82,11 +84,9 @@ def advise(
 
 
 def _share(value: float | str, what: str) -> float:
-    """A share below one; none of them is one too."""
-    if value in {0, "0"}:
-        return 0.0
-    share = parse_fraction(value, what)
-    if share >= 1:
+    """A share from zero to below one."""
+    share = float(parse(value, _SHARE, what))
+    if share == 1:
         raise DomainError(what, got=value, wanted="a share below 1: not everything is cached or kept")
     return share
 

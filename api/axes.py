@@ -70,7 +70,7 @@ def _named(
 
 def _axis(name: str, values: str | int | Iterable[Value]) -> Axis:
     if name not in AXES:
-        near = difflib.get_close_matches(name, AXES, n=2) + [_OTHER_WORDS[name]] * (name in _OTHER_WORDS)
+        near = [_OTHER_WORDS[name]] if name in _OTHER_WORDS else difflib.get_close_matches(name, AXES, n=2)
         hint = f"did you mean {' or '.join(near)}?" if near else ""
         raise UnknownNameError("--over", got=name or "an empty name", wanted=f"one of {', '.join(AXES)}", hint=hint)
     what = f"--over {name}"

@@ -17,32 +17,33 @@ if TYPE_CHECKING:
     from ..planner.formats import Formats
     from .options import Options
 
-# Formats that engines serve, and the arithmetic that the device must have for them (None: 16 bits do).
-_WEIGHTS: tuple[tuple[str, str | None], ...] = (("fp8", "fp8"), ("int8", None), ("nvfp4", "fp4"), ("int4-g128", None))
-_GGUF_WEIGHTS: tuple[tuple[str, str | None], ...] = (("q8_0", None), ("q4_k_m", None))
+# Formats that engines serve, the mildest first; the arithmetic that the device must have for each, and that with which another is better.
+_WEIGHTS: tuple[tuple[str, str | None, str | None], ...] = (
+    ("fp8", "fp8", None),
+    ("int8", None, "fp8"),
+    ("nvfp4", "fp4", None),
+    ("int4-g128", None, None),
+)
+_GGUF_WEIGHTS: tuple[tuple[str, str | None, str | None], ...] = (("q8_0", None, None), ("q4_k_m", None, None))
 _KV: tuple[tuple[str, str | None], ...] = (("fp8", None), ("nvfp4", "fp4"))
 _GGUF_KV: tuple[tuple[str, str | None], ...] = (("q8_0", None), ("q4_0", None))
 _NARROWER = 0.9  # share of the bits up to which a format counts: other scales alone do not
 
 
 def narrower_weights(d: Deployment, options: Options) -> Iterator[Formats]:
-    """Weight formats with fewer bits than those in use, the mildest first; of two with 8 bits the one that is computed in 8 bits."""
-    last = d.formats.weights[main_class(d.model)].bits_per_element
-    for name, arithmetic in _GGUF_WEIGHTS if d.streams is not None else _WEIGHTS:
-        if arithmetic is not None and d.hardware.peak.rate(arithmetic) is None:
+    """Weight formats with fewer bits than those in use, the mildest first, of which the device has the arithmetic."""
+    rate = d.hardware.peak.rate
+    now = d.formats.weights[main_class(d.model)].bits_per_element
+    for name, needed, better_with in _GGUF_WEIGHTS if d.streams is not None else _WEIGHTS:
+        if (needed and rate(needed) is None) or (better_with and rate(better_with) is not None):
             continue
         changed: Options = {**options, "weights": name}
         try:
             formats = deployment(d.model, d.hardware, **changed).formats
         except RoofplanError:  # a mixture of types that has no rules for this model
             continue
-        bits = formats.weights[main_class(d.model)].bits_per_element
-        if bits < _NARROWER * last or (bits < last and arithmetic is None and last < _EIGHT):
-            last = bits
+        if formats.weights[main_class(d.model)].bits_per_element < _NARROWER * now:
             yield formats
-
-
-_EIGHT = 8.0
 
 
 def narrower_kv(d: Deployment) -> Iterator[NumberFormat]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, cast
 
 from .. import models, specfiles
 from ..errors import DomainError, SpecError
@@ -15,14 +15,13 @@ from .building import deployment, loaded
 from .options import Options, Whole, given
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Unpack
 
     from ..hardware.spec import HardwareSpec
     from ..planner.roofline_answer import MeasuredPoint, RooflineResult
     from ..planner.roofline_points import Further, Phase
 
-Name = TypeVar("Name", bound=str)
 MOST_SERIES = 6  # colours that are told apart
 _MOST_BATCHES = 32
 _LARGEST_BATCH = 2**20
@@ -75,17 +74,13 @@ def roofline(
     weights = [formats] if isinstance(formats, str) else list(formats or ())
     if weights and options.get("weights") is not None:
         raise DomainError("--weights", got="both weights and formats", wanted="one of them")
-    chosen = [one if one is not None else options.get("weights") for one in weights or [None]]
+    chosen: list[str | None] = [*weights] or [options.get("weights")]
     if len(device) * len(chosen) > MOST_SERIES:
         got = f"{len(device)} devices x {len(chosen)} weight formats"
         raise DomainError("roofline", got=got, wanted=f"at most {MOST_SERIES} together")
     types = ARITHMETIC_TYPES if arithmetic == "all" else arithmetic
     result = roofline_of(
-        [
-            deployment(spec, one, **cast("Options", given({**options, "weights": text})))
-            for one in device
-            for text in chosen
-        ],
+        [deployment(spec, one, **given({**options, "weights": text})) for one in device for text in chosen],
         batches=_batches(batches),
         phases=cast("tuple[Phase, ...]", _chosen("--phase", phases, dict.fromkeys(PHASES)) or PHASES),
         further=cast("tuple[Further, ...]", _chosen("--ceilings", ceilings, _CEILINGS)),
@@ -181,12 +176,12 @@ def _several(what: str, asked: str | Iterable[object] | None) -> list[object]:
     return entries
 
 
-def _chosen(what: str, asked: str | Iterable[object] | None, known: dict[str, str | None]) -> tuple[str, ...]:
+def _chosen(what: str, asked: str | Iterable[object] | None, known: Mapping[str, str | None]) -> tuple[str, ...]:
     """Entries of a list, by what each is called; several names of one thing give it once."""
     return tuple(dict.fromkeys(_known(what, known, entry) for entry in _several(what, asked)))
 
 
-def _known(what: str, known: dict[str, str | None], entry: object) -> str:
+def _known(what: str, known: Mapping[str, str | None], entry: object) -> str:
     name = str(entry).lower()
     if name not in known:
         raise DomainError(what, got=str(entry), wanted=f"some of {', '.join(known)}")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any, cast
 
-from .. import engines, hardware, models
+from .. import hardware, models
 from ..errors import DomainError
 from ..hardware.spec import HardwareSpec
 from ..models.spec import ModelSpec
+from ..planner.sweep_points import Variant
 from ..planner.sweeping import WORKLOAD_AXES, Axis, SweepResult, Traffic
 from ..planner.sweeping import sweep as sweep_variants
-from ..planner.sweep_points import Variant
-from ..quantities import NUMBER, TIME, parse, parse_tokens
+from ..quantities import NUMBER, TIME, parse
 from .axes import LEAST_CONTEXT, read_axes
 from .building import check_context, deployment, loaded
 from .options import Options, given, optional_tokens
@@ -67,7 +67,9 @@ def sweep(
         raise DomainError("HARDWARE", got=got, wanted="a device, or the axis hardware")
     length = optional_tokens(context, "--context")
     if length is not None and length < LEAST_CONTEXT:
-        raise DomainError("--context", got=length, wanted=f"at least {LEAST_CONTEXT} tokens: one before, and the new one")
+        raise DomainError(
+            "--context", got=length, wanted=f"at least {LEAST_CONTEXT} tokens: one before, and the new one"
+        )
     axes = tuple(_resolved(axis) for axis in axes)
     if decodes:
         shortest = length or min(cast("tuple[int, ...]", next(a.values for a in axes if a.name == "context")))
@@ -75,7 +77,9 @@ def sweep(
     for axis in axes:
         if axis.name in {"prompt", "output"}:
             settings[axis.name] = min(axis.values)  # type: ignore[literal-required]
-    variants = _variants(model, device, [axis for axis in axes if axis.name not in WORKLOAD_AXES], settings, usd_per_hour)
+    variants = _variants(
+        model, device, [axis for axis in axes if axis.name not in WORKLOAD_AXES], settings, usd_per_hour
+    )
     base = variants[0].deployment
     traffic = Traffic(base.workload.concurrency, base.workload.prompt, base.workload.output, length)
     result = sweep_variants(axes, variants, traffic, limit_s=_limit(tpot), progress=progress)
@@ -94,7 +98,10 @@ def _check_contradictions(names: set[str], settings: Options, context: object, *
         raise DomainError("--over context", got="--context too", wanted="one of them")
     lengths = sorted({"prompt", "output"} & (names | settings.keys()))
     if decodes and lengths:
-        got, wanted = f"a context and the {' and '.join(lengths)}", "a context, or a prompt and an output: one follows from the other"
+        got, wanted = (
+            f"a context and the {' and '.join(lengths)}",
+            "a context, or a prompt and an output: one follows from the other",
+        )
         raise DomainError("--context", got=got, wanted=wanted)
 
 

@@ -53,7 +53,11 @@ def kernels_of(device: HardwareSpec, devices: int = 2) -> Kernels:
     SpecError : for a malformed ``achieved.kernels``
     """
     own = device.achieved.kernels or {}
-    family = own.get("extends") or _family_of(device.units.family, device.architecture)
+    named = own.get("extends")
+    if named and (not isinstance(named, str) or named not in KERNELS.slugs()):
+        wanted = f"one of {', '.join(KERNELS.slugs())}"
+        raise SpecError("achieved.kernels.extends", got=str(named), wanted=wanted, where=device.name)
+    family = named or _family_of(device.units.family, device.architecture)
     kernels = _kernels(family, json.dumps(own, sort_keys=True), device.name, devices > 1)
     if family != GENERIC:
         return kernels
@@ -80,7 +84,7 @@ def _kernels(family: str, own: str, device: str, collectives: bool) -> Kernels:
     if changes:
         whole = {key: document.data[key] for key in ("schema", "families", "measured_on") if key in document.data}
         document = Document({**whole, "name": device, **changes, "extends": family}, device, {})
-    left_out = {} if collectives else {"collective": [], "collectives": []}
+    left_out: dict[str, object] = {} if collectives else {"collective": [], "collectives": []}
     return kernels_from_document(document, left_out)
 
 
@@ -100,7 +104,7 @@ def kernels_from_document(document: Document, instead: dict[str, object] | None 
         parent = current.data.get("extends", "")
         if not parent:
             break
-        if parent not in KERNELS.slugs():
+        if not isinstance(parent, str) or parent not in KERNELS.slugs():
             wanted = f"one of {', '.join(KERNELS.slugs())}"
             raise SpecError("extends", got=str(parent), wanted=wanted, where=current.where(("extends",)))
         current = KERNELS.read(parent)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from ..engines.spec import Origin
-from ..quantities import Bytes, Fraction, Number, PositiveCount, Seconds
+from ..quantities import Bandwidth, Bytes, Fraction, Number, PositiveCount, Seconds
 
 _CONFIG: dict[str, Any] = {"extra": "forbid"}
 
@@ -129,6 +129,7 @@ class Kernels:
     measured_on : devices on which its figures were measured
     collective : usual times of collectives
     collectives : measured times of collectives
+    link : bytes per second in one direction of the link that they were measured over; devices with another link do not have them
     sources : the origin of each figure, by its key or that of a group it stands in
     """
 
@@ -146,10 +147,16 @@ class Kernels:
     floors: LayerFloors
     collective: tuple[UsualExchange, ...]
     collectives: tuple[Exchange, ...] = ()
+    link: Bandwidth | None = None
     spread: Spread
     sources: dict[str, Origin]
     notes: str = ""
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
+
+    def __post_init__(self) -> None:
+        for name in ("gemm", "decode_attention", "experts"):
+            if not getattr(self, name):
+                raise ValueError(f"got no {name}, want at least one kernel")
 
     def scaled(self, bandwidth: float | None, compute: float | None) -> "Kernels":
         """The same kernels on a device where large 16-bit products reach other shares than here; all are scaled alike, to at most one."""
@@ -170,6 +177,10 @@ class Kernels:
 
 
 def choose(kernels: tuple[Kernel, ...], arithmetic: str, bits: float = math.inf) -> Kernel:
-    """The kernel for an arithmetic type and the bits of what it reads: the narrowest that fits, else the last one that is listed."""
+    """The kernel for an arithmetic type and the bits of what it reads: the narrowest that fits, else the widest that is listed."""
     fitting = [k for k in kernels if (not k.arithmetic or arithmetic in k.arithmetic) and bits <= (k.bits or math.inf)]
-    return min(fitting, key=lambda kernel: kernel.bits or math.inf, default=kernels[-1])
+    return min(
+        fitting,
+        key=lambda kernel: kernel.bits or math.inf,
+        default=max(kernels, key=lambda kernel: kernel.bits or math.inf),
+    )

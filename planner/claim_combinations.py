@@ -22,7 +22,7 @@ _NEVER = frozenset(
         "figure_is_of_one_user",
         "no_cache_is_read",
         "no_narrower_format",
-        "no_layout_divides",
+        "no_link_or_layout_is_known",
         "drafts_come_after_the_first_token",
     }
 )

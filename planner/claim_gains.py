@@ -13,6 +13,7 @@ from ..errors import DomainError
 from .claim_levers import by_batching, by_cache, by_devices, by_kv, by_speculation, by_weights
 from .claim_speeds import Aid, Machine, speed_of
 from .claims import claim_figures, claim_inputs
+from .evidence import evidence_of
 from .memory import plan_memory
 from .notices import assumptions_of, warnings_of
 from .ranges import Range
@@ -21,6 +22,7 @@ from .results import Answer, Assumption, Explanation, Notice
 if TYPE_CHECKING:
     from ..engines.spec import NumberFormat
     from .claim_levers import Drafting
+    from .claim_reasons import ClaimReason
     from .claim_speeds import Question
     from .claim_text import Claim
     from .claims import Verdict
@@ -43,7 +45,7 @@ class GainResult(Answer):
     gain: Range
     figures_beside: dict[str, float | None]
     verdict: Verdict
-    reasons: tuple[str, ...]
+    reasons: tuple[ClaimReason, ...]
 
     @property
     def command(self) -> str:
@@ -73,10 +75,11 @@ class GainResult(Answer):
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
         """Inputs that came from the engine profile or the device."""
-        width = "half the width of a rate: most errors are on both sides"
+        width = "half of a rate's, as logarithms: most errors are on both sides of a gain"
+        spread = self.gain.expected / self.gain.low if self.gain.low else None
         return (
             *assumptions_of(self.deployment, plan_memory(self.deployment)),
-            Assumption("gain_width", self.gain.high / self.gain.expected, width, "default"),
+            Assumption("gain_width", spread, width, "default"),
         )
 
     def inputs(self) -> dict[str, Any]:
@@ -151,9 +154,14 @@ def check_gain(
             gain = by_devices(machine, question)
         case _:
             raise DomainError("--by", got=by, wanted="the formats or drafts that it compares")
-    width = 1.0 if gain.roof == gain.expected else (speed.high / speed.expected if speed else 1.0) ** 0.5
-    bound = max(gain.roof, gain.expected)
-    found = Range(bound, gain.expected / width, gain.expected, min(bound, gain.expected * width))
+    bound, expected = max(gain.roof, gain.expected), gain.expected
+    if gain.measured:
+        found = Range(bound, expected, expected, expected)
+    elif machine.is_known:
+        width = evidence_of(d).width ** 0.5
+        found = Range(bound, expected / width, expected, min(bound, expected * width))
+    else:
+        found = Range(bound, 0.0, expected, bound)
     verdict = _verdict(claim, found)
     return GainResult(
         claim=claim,

@@ -21,6 +21,7 @@ from .without_cache import CacheSaving, generation_s, token_passes
 
 if TYPE_CHECKING:
     from ..engines.spec import NumberFormat
+    from .claim_reasons import ClaimReason
     from .claim_speeds import Question
     from .claim_text import Claim
     from .formats import Formats
@@ -69,12 +70,13 @@ class Drafting:
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What one means gains at the roof and as reached, figures beside it, and why it is no more."""
+    """What one means gains at the roof and as reached, figures beside it, and why it is no more; ``measured`` gains have no range."""
 
     roof: float
     expected: float
     figures: dict[str, float | None]
-    reasons: tuple[str, ...]
+    reasons: tuple[ClaimReason, ...]
+    measured: bool = False
 
 
 def _between(base: Range, now: Range) -> tuple[float, float]:
@@ -167,11 +169,11 @@ def by_batching(machine: Machine, question: Question) -> Gain:
     alone, now = (speed_of(machine, question, Aid(users=count)) for count in (1, users))
     roof, expected = _between(alone, now)
     load = _load(machine, question)
+    reason: ClaimReason = "cache_of_every_user_is_read"
     if machine.running(users) * machine.deployment.layout.dp < users:
         reason = "memory_holds_fewer_users"
-    else:
-        limit = machine.nominal.bottleneck(load)
-        reason = "compute_bound" if limit == "compute" else "cache_of_every_user_is_read"
+    elif machine.nominal.bottleneck(load) == "compute":
+        reason = "compute_bound"
     return Gain(roof, expected, {"cache_share_of_bytes": _cache_share(machine.nominal, load)}, (reason,))
 
 
@@ -194,7 +196,11 @@ def by_devices(machine: Machine, question: Question) -> Gain:
         "exchange_s": exchanged,
         "saved_s": saved,
     }
-    reasons = ["exchanges_outweigh"] if exchanged >= saved else ["exchanges_take_a_part"]
+    reasons: list[ClaimReason] = ["exchanges_take_a_part"]
+    if exchanged and exchanged >= saved:
+        reasons = ["exchanges_outweigh"]
+    elif d.layout.pp > 1 or saved <= 0:
+        reasons = ["devices_take_turns"]
     if not alone.runs:
         reasons.append("one_device_does_not_hold_it")
     return Gain(roof, expected, figures, tuple(reasons))
@@ -210,36 +216,38 @@ def by_speculation(machine: Machine, question: Question, drafting: Drafting, cla
     verify = verify_ratios(machine.nominal, k, batch, context, "whole")[-1]
     verify_reached = verify_ratios(machine.reached, k, batch, context)[-1]
     modelled = k * cost + verify
+    users, largest = machine.deployment.workload.concurrency, None
+    reasons: list[ClaimReason] = ["no_more_than_the_tokens_of_a_round"] if claim.value > tokens else []
     if drafting.round_s is not None and drafting.step_s is not None:
         roof = expected = speedup_of_times(tokens, drafting.round_s, drafting.step_s)
         round_cost = drafting.round_s / drafting.step_s
+        if round_cost > modelled * NOTICED:
+            reasons.append("verification_is_not_free")
     else:
         roof, expected = speedup(tokens, k, cost, verify), speedup(tokens, k, cost, verify_reached)
         round_cost = k * cost + verify_reached
+        if verify > NOTICED:
+            reasons.append(drafts_fail(replace(question, most_drafts=k), machine, users))
+        largest = _break_even_batch(machine, question, drafting)
+        if largest is None or largest < users:
+            reasons.append("batch_above_break_even" if largest else "gains_at_no_batch")
+    if tokens <= round_cost:
+        reasons.append("round_costs_more_than_its_tokens")
     best = _best(machine, question, drafting, batch)
-    largest = _break_even_batch(machine, question, drafting)
+    if best is not None and best < k:
+        reasons.append("too_many_drafts_for_their_cost")
     figures: dict[str, float | None] = {
         "expected_tokens": tokens,
         "round_cost": round_cost,
         "verify_ratio": verify,
+        "beside_model_s": None if drafting.step_s is None else (round_cost - modelled) * drafting.step_s,
         "break_even_acceptance": break_even_acceptance(k, 0.0, round_cost),
         "best_drafts": None if best is None else float(best),
         "break_even_users": None if largest is None else float(largest),
     }
-    reasons = []
-    if claim.value > tokens:
-        reasons.append("no_more_than_the_tokens_of_a_round")
-    if tokens <= round_cost:
-        reasons.append("round_costs_more_than_its_tokens")
-    if round_cost > modelled * NOTICED and drafting.round_s is not None:
-        reasons.append("verification_is_not_free")
-    if verify > NOTICED:
-        reasons.append(drafts_fail(replace(question, most_drafts=k), machine, machine.deployment.workload.concurrency))
-    if largest is None or largest < machine.deployment.workload.concurrency:
-        reasons.append("batch_above_break_even" if largest else "gains_at_no_batch")
-    if best is not None and best < k:
-        reasons.append("too_many_drafts_for_their_cost")
-    return Gain(roof, expected, figures, tuple(dict.fromkeys(reasons)) or ("draft_cost_limits_the_gain",))
+    if not reasons:
+        reasons.append("draft_cost_limits_the_gain")
+    return Gain(roof, expected, figures, tuple(reasons), measured=drafting.round_s is not None)
 
 
 def _best(machine: Machine, question: Question, drafting: Drafting, batch: float) -> int | None:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .claim_search import HALVINGS, Mean, least, least_acceptance
-from .claim_speeds import drafted, verify_ratios
+from .claim_speeds import drafted, exchange_s, verify_ratios
 from .costs import Experts, Load
 from .ranges import Range
 from .times import places_of
@@ -24,6 +24,7 @@ from .times import places_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .claim_reasons import ClaimReason
     from .claim_search import Search
     from .claim_speeds import Aid, Machine, Question
     from .parallel import Layout
@@ -70,11 +71,10 @@ def more_users(s: Search) -> Mean:
         return Mean("batching", {"users": users}, speed, None)
     endless = replace(machine, places=2**20)
     if s.suffices(endless, with_users(endless.most_users)):
-        reason = "memory_holds_fewer_users"
-    else:
-        limit = machine.nominal.bottleneck(Load(machine.batch(most), s.question.context))
-        reason = "cache_of_every_user_is_read" if limit == "kv_bandwidth" else "compute_bound"
-    return Mean("batching", {"users": most}, speed, reason)
+        return Mean("batching", {"users": most}, speed, "memory_holds_fewer_users")
+    limit = machine.nominal.bottleneck(Load(machine.batch(most), s.question.context))
+    reads = limit == "kv_bandwidth"
+    return Mean("batching", {"users": most}, speed, "cache_of_every_user_is_read" if reads else "compute_bound")
 
 
 def narrower_weights(s: Search) -> Mean:
@@ -108,7 +108,7 @@ def _first(
     name: str,
     s: Search,
     settings: list[tuple[Machine, dict[str, Any]]],
-    why_not: Callable[[Machine], str],
+    why_not: Callable[[Machine], ClaimReason],
 ) -> Mean:
     """The first setting that explains the claim, else the fastest that runs."""
     for machine, setting in settings:
@@ -116,7 +116,7 @@ def _first(
             return Mean(name, setting, s.speed(machine), None)
     running = [(s.speed(machine), machine, setting) for machine, setting in settings if machine.runs]
     if not settings:
-        return Mean(name, {}, None, "no_layout_divides" if name == "devices" else "no_narrower_format")
+        return Mean(name, {}, None, "no_link_or_layout_is_known" if name == "devices" else "no_narrower_format")
     if not running:
         machine, setting = settings[-1]
         return Mean(name, setting, None, machine.reason or "kv_less_than_one_sequence")
@@ -124,7 +124,7 @@ def _first(
     return Mean(name, setting, speed, why_not(machine))
 
 
-def _weights_fail(s: Search, machine: Machine) -> str:
+def _weights_fail(s: Search, machine: Machine) -> ClaimReason:
     if s.claim.kind == "sequences":
         return "weights_are_a_part_of_memory"
     prefill = s.claim.kind == "first_token"
@@ -132,7 +132,7 @@ def _weights_fail(s: Search, machine: Machine) -> str:
     return narrowing_fails(machine, load)
 
 
-def narrowing_fails(machine: Machine, load: Load) -> str:
+def narrowing_fails(machine: Machine, load: Load) -> ClaimReason:
     """Why narrower weights do not make a step shorter in proportion to their bytes."""
     limit = machine.nominal.bottleneck(load)
     if limit != "compute":
@@ -142,9 +142,12 @@ def narrowing_fails(machine: Machine, load: Load) -> str:
     return "dequantised_to_16_bit_compute" if wide else "compute_bound"
 
 
-def _devices_fail(s: Search, machine: Machine) -> str:
+def _devices_fail(s: Search, machine: Machine) -> ClaimReason:
     together, alone = s.speed(machine), s.speed(s.machine())
-    return "exchanges_outweigh" if together.expected <= alone.expected else "not_enough_devices"
+    if together.expected > alone.expected:
+        return "not_enough_devices"
+    exchanged = exchange_s(machine.reached, Load(machine.batch(s.users), s.question.context))
+    return "exchanges_outweigh" if exchanged else "devices_take_turns"
 
 
 def speculation(s: Search) -> Mean:
@@ -161,12 +164,14 @@ def speculation(s: Search) -> Mean:
         return Mean("speculation", setting, s.speed(machine, aid), drafts_fail(s.question, machine, s.users))
     aid = replace(s.aid, acceptance=acceptance)
     best = drafted(machine.nominal, s.question, acceptance, machine.batch(s.users), "whole")
-    setting |= {"acceptance": acceptance, "drafts": best.drafts}
-    reason = None if acceptance <= s.question.most_acceptance else "acceptance_above_what_is_published"
+    setting = {"acceptance": acceptance, "drafts": best.drafts, **setting}
+    reason: ClaimReason | None = (
+        None if acceptance <= s.question.most_acceptance else "acceptance_above_what_is_published"
+    )
     return Mean("speculation", setting, s.speed(machine, aid), reason)
 
 
-def drafts_fail(question: Question, machine: Machine, users: int) -> str:
+def drafts_fail(question: Question, machine: Machine, users: int) -> ClaimReason:
     """What keeps perfect drafts from gaining more: their own cost, or that of verification at this batch."""
     batch = machine.batch(users)
     load = Load(batch, question.context, question.most_drafts + 1)
@@ -190,13 +195,13 @@ def fewer_weights(s: Search) -> Mean:
 
     low, high = _LEAST_SHARE, 1.0
     if not s.suffices(machine, with_share(low)):
-        reason = "the_rest_alone_is_too_slow"
-        return Mean("sparsity", {"weights_share": HALF}, s.speed(machine, with_share(HALF)), reason)
+        speed = s.speed(machine, with_share(HALF))
+        return Mean("sparsity", {"weights_share": HALF}, speed, "the_rest_alone_is_too_slow")
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         low, high = (middle, high) if s.suffices(machine, with_share(middle)) else (low, middle)
-    found = None if low >= HALF else "sparser_than_hardware_skips"
-    return Mean("sparsity", {"weights_share": low}, s.speed(machine, with_share(low)), found)
+    reason: ClaimReason | None = None if low >= HALF else "sparser_than_hardware_skips"
+    return Mean("sparsity", {"weights_share": low}, s.speed(machine, with_share(low)), reason)
 
 
 def prefix_cache(s: Search) -> Mean:
@@ -206,7 +211,7 @@ def prefix_cache(s: Search) -> Mean:
         return Mean("prefix_cache", {}, None, machine.reason)
     cached = least(lambda tokens: s.suffices(machine, replace(s.aid, cached=tokens)), 0, prompt - 1)
     tokens = prompt - 1 if cached is None else cached
-    reason = "one_new_token_is_too_slow" if cached is None else None
+    reason: ClaimReason | None = "one_new_token_is_too_slow" if cached is None else None
     speed = s.speed(machine, replace(s.aid, cached=tokens))
     return Mean("prefix_cache", {"cached_tokens": tokens, "cached_share": tokens / prompt}, speed, reason)
 

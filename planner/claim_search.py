@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ..engines.spec import NumberFormat
     from ..hardware.achieved import Kernels
+    from .claim_reasons import ClaimReason
     from .claim_speeds import Question
     from .claim_text import Claim
     from .deployment import Deployment
@@ -42,7 +43,7 @@ class Mean:
     id: str
     setting: dict[str, Any]
     speed: Range | None
-    reason: str | None
+    reason: ClaimReason | None
 
     @property
     def explains(self) -> bool:
@@ -107,7 +108,10 @@ class Search:
         return Aid(users=self.users)
 
     def layouts(self) -> list[Layout]:
-        """Layouts on more devices, by their number: more ranks, more replicas where there is more than one sequence, or both."""
+        """Layouts on more devices, by their number: more ranks, more replicas where there is more than one sequence, or both.
+
+        Ranks are no more than a known link joins: what is exchanged over an unknown one cannot be timed.
+        """
         now = self.base.layout
         one = self.claim.kind in {"user_rate", "token_time", "first_token"} or self.users == 1
         replicas = self.claim.kind == "sequences" or not one
@@ -120,11 +124,12 @@ class Search:
         return found
 
     def _is_possible(self, layout: Layout) -> bool:
+        joined = layout.tp * layout.pp
         try:
             check_layout(self.base.model, layout)
         except LayoutError:
             return False
-        return True
+        return joined == 1 or self.base.hardware.link(joined) is not None
 
 
 def least(possible: Callable[[int], bool], low: int, high: int) -> int | None:

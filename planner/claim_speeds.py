@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .claim_text import Claim, Kind
     from .costs import Operator
     from .deployment import Deployment
+    from .fitting import Reason
     from .speculative import BestDrafts
     from .step import Grouping
     from .streams import StreamModel
@@ -88,7 +89,7 @@ class Machine:
     nominal: StepModel
     reached: Steps
     places: int
-    reason: str | None
+    reason: Reason | None
     is_known: bool  # whether anything is known of what its kernels reach
 
     @classmethod
@@ -103,7 +104,8 @@ class Machine:
         nominal = StepModel.of(d)
         known = d.hardware.has_rates and (d.kernels is not None or d.streams is not None)
         reached = reached_model(d) if known else nominal
-        if question.all_reduce_s is not None:
+        if question.all_reduce_s is not None:  # what was measured holds for the roof too
+            nominal = with_all_reduce(nominal, question.all_reduce_s)
             reached = with_all_reduce(reached, question.all_reduce_s)
         return cls(d, nominal, reached, places_of(for_this), reason_of(for_this), known)
 
@@ -127,7 +129,7 @@ class Machine:
         return min(_MOST_USERS, max(1, self.places) * self.deployment.layout.dp)
 
 
-def with_all_reduce(model: Steps, seconds: float) -> Steps:
+def with_all_reduce(model: Model, seconds: float) -> Model:
     """Give a step model a measured time of each all-reduce.
 
     Raises
@@ -273,4 +275,4 @@ def _prompt_s(model: Steps, d: Deployment, cached: int) -> float:
 
 def reaches(speed: Range, claim: Claim, *, roof: bool) -> bool:
     """Whether a claim is within a speed: at the roof, or within what is reached."""
-    return claim.speed <= (speed.bound if roof else speed.high) * (1 + 1e-9)
+    return claim.speed <= (speed.bound if roof else speed.high) * (1 + 1e-12)

@@ -45,12 +45,12 @@ _SCOPES: dict[str, Kind] = {
     **dict.fromkeys(_OF_A_DEVICE, "device_rate"),
 }
 _SHOWN = {
-    "rate": "tokens/s",
-    "user_rate": "tokens/s for each user",
-    "device_rate": "tokens/s for each device",
-    "token_time": "a token",
-    "first_token": "to the first token",
-    "sequences": "sequences at a time",
+    "rate": " tokens/s",
+    "user_rate": " tokens/s/user",
+    "device_rate": " tokens/s/device",
+    "token_time": "/token",
+    "first_token": " TTFT",
+    "sequences": " sequences",
 }
 
 
@@ -82,10 +82,10 @@ class Claim:
     def show(self, speed: float) -> str:
         """Print a speed in the claim's own unit."""
         if self.is_time:
-            return f"{show_time(1 / speed)} {_SHOWN[self.kind]}" if speed else "no end of time"
+            return f"{show_time(1 / speed)}{_SHOWN[self.kind]}" if speed else "no end"
         if self.kind == "gain":
             return f"{speed:.3g}-fold"
-        return f"{(show_count if self.kind == 'sequences' else show_rate)(speed)} {_SHOWN[self.kind]}"
+        return f"{(show_count if self.kind == 'sequences' else show_rate)(speed)}{_SHOWN[self.kind]}"
 
 
 def parse_claim(text: object) -> Claim:

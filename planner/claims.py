@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from ..engines.spec import NumberFormat
     from ..hardware.achieved import Kernels
+    from .claim_reasons import CauseCode, ClaimReason
     from .claim_search import Combination, Mean
     from .claim_speeds import Question
     from .claim_text import Claim
@@ -44,7 +45,7 @@ Verdict = Literal["impossible", "needs_help", "plausible", "slower_than_it_shoul
 class Cause:
     """What may make a deployment slower than it should be, with the figure that would explain all of it."""
 
-    code: str
+    code: CauseCode
     figures: dict[str, float]
 
 
@@ -67,7 +68,7 @@ class ClaimResult(Answer):
     machine: Machine
     speed: Range
     verdict: Verdict
-    reasons: tuple[str, ...]
+    reasons: tuple[ClaimReason, ...]
     means: tuple[Mean, ...]
     combinations: tuple[Combination, ...]
     causes: tuple[Cause, ...]
@@ -136,6 +137,10 @@ class ClaimResult(Answer):
                 else "decoding alone; --prompt and --output add prompts"
             )
             own.append(Assumption("served", q.served, served, "default"))
+            if not q.context:
+                own.append(
+                    Assumption("context", 0, "none was given: no cache is read, which favours the claim", "default")
+                )
         return (*assumptions_of(d, plan_memory(d)), *own)
 
     def inputs(self) -> dict[str, Any]:
@@ -202,6 +207,8 @@ def claim_inputs(claim: Claim, question: Question, users: int, d: Deployment) ->
     """What was asked, by the names of the options."""
     asked = {"claim": claim.text, "users": users, "context": question.context, "served": question.served}
     asked |= {"draft_cost": question.draft_cost, "all_reduce_s": question.all_reduce_s}
+    if not question.served:
+        asked |= {"prompt": d.workload.prompt if claim.kind == "first_token" else None, "output": None}
     return {**deployment_inputs(d), **asked}
 
 
@@ -261,7 +268,7 @@ def check_claim(
     )
 
 
-def _reasons(machine: Machine, claim: Claim, *, slow: bool, within: bool) -> Iterator[str]:
+def _reasons(machine: Machine, claim: Claim, *, slow: bool, within: bool) -> Iterator[ClaimReason]:
     if slow:
         yield "below_what_is_reached"
     elif within:
@@ -289,7 +296,7 @@ def _causes(machine: Machine, question: Question, claim: Claim, users: int) -> I
     count = all_reduces(machine.reached)
     if count:
         now = exchange_s(machine.reached, load)
-        yield Cause("exchanges_outweigh", {"exchange_s": now, "all_reduce_s": (now + missing_s) / count})
+        yield Cause("exchange_time", {"exchange_s": now, "all_reduce_s": (now + missing_s) / count})
     if narrowing_fails(machine, load) == "dequantised_to_16_bit_compute":
         yield Cause("dequantised_to_16_bit_compute", {"batch": load.decoders})
     if not question.served and users > 1:

@@ -62,7 +62,7 @@ class Load:
         self.pieces = pieces
         decoded = decoders * verify
         self.tokens = decoded + chunk
-        if type(self.tokens) in _SCALARS and type(context) in _SCALARS and type(past) in _SCALARS:
+        if all(type(amount) in _SCALARS for amount in (self.tokens, context, past, pieces)):
             self.lesser: Callable[[Amount, Amount], Amount] = min
             self.greater: Callable[[Amount, Amount], Amount] = max
             self.choose: Callable[[Any, Amount, Amount], Amount] = _choose

@@ -181,6 +181,11 @@ class Deployment:
         return min(self.batching.micro_batch or self.max_batched_tokens, self.max_batched_tokens)
 
     @property
+    def build(self) -> str:
+        """The version of the engine: the one that was asked for, else that of its profile."""
+        return self.engine.version or self.engine.name.partition("@")[2]
+
+    @property
     def prompt_floor_s(self) -> float:
         """Least time of a step that holds prompt tokens: such steps are launched kernel by kernel."""
         timing = self.engine.timing

@@ -21,7 +21,6 @@ from . import acceptance, domain
 from .goodness import chi_square
 
 if TYPE_CHECKING:
-
     from .goodness import ChiSquare
 
 MOST_ROUNDS = 10**7

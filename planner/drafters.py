@@ -53,7 +53,7 @@ class DraftPlan:
     ----------
     method, name : how it drafts, and with what
     nominal, reached : what a pass costs at nominal rates, and on kernels as they are reached
-    weights_bytes : of the drafter, on the fullest device; ``head_bytes`` more for each draft of a round (Medusa's heads)
+    weights_bytes : of the drafter, on the fullest device; ``head_bytes`` more for each position of a round (Medusa's heads)
     cache : of a sequence on a rank, or None
     parameters : of a draft model; None where the drafter is a part of the target
     """
@@ -95,7 +95,7 @@ def of_cost(relative_cost: float, overhead_s: float = 0.0) -> DraftPlan:
     domain.not_negative("--draft-cost", relative_cost)
     return DraftPlan(
         "draft-cost",
-        f"a drafter at {relative_cost:g} of a step",
+        f"a drafter that takes {relative_cost:g} of a step",
         Drafter(relative_cost=relative_cost),
         Drafter(relative_cost=relative_cost, overhead_s=overhead_s),
     )
@@ -222,6 +222,7 @@ def _drafters(draft: Deployment, overhead_s: float) -> tuple[Drafter, Drafter]:
 
 def _first_layers(d: Deployment, layers: int | None, overhead_s: float) -> DraftPlan:
     kept = max(1, d.model.num_layers // 2) if layers is None else layers
+    domain.count("--draft-layers", kept, 1, d.model.num_layers)
     draft = early_exit(replace(d, layout=replace(d.layout, pp=1)), kept)
     source = "half of the layers" if layers is None else "as given"
     return DraftPlan(

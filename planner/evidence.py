@@ -43,7 +43,7 @@ def _together(widths: Iterable[float]) -> float:
 
 def evidence_of(d: Deployment) -> Evidence:
     """What stands behind the times of a deployment, as its kernels and its engine profile say what they were fitted on."""
-    if d.streams is not None:
+    if d.streams is not None and d.streams.of(d.hardware, d.build) is not None:
         why = "scatter between devices of one class"
         ratio = math.log(d.streams.prompt_spread) ** 2 - math.log(d.streams.spread) ** 2
         return Evidence(((why, d.streams.spread),), math.exp(math.sqrt(max(0.0, ratio))))

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .costs import Amount, Operator
     from .deployment import Deployment
 
+_SAME_LINK = 0.1  # rates of links that differ by less are those of one kind of link
 _NARROW = frozenset({"fp8", "int8", "fp4", "int4"})  # products whose activations are quantised first
 
 
@@ -110,7 +111,7 @@ def reached_time(d: Deployment, kernels: Kernels, operator: Operator) -> Operato
     """The time of an operator on the kernels of a device, as the deployment's engine launches them."""
     nominal, timing = nominal_time(d, operator), d.engine.timing
     if isinstance(operator, Collective):
-        return _exchange_time(kernels, timing, operator, nominal)
+        return _exchange_time(d, kernels, operator, nominal)
     if isinstance(operator, LayerFloor):
         return replace(nominal, fixed_s=operator.launches * getattr(kernels.floors, operator.kind))
     if isinstance(operator, ActivationTraffic):
@@ -160,15 +161,19 @@ def _kept_share(operator: Gemm, timing: Timing) -> float:
     return 1 - timing.fused_quantisation if operator.arithmetic in _NARROW else 1.0
 
 
-def _exchange_time(kernels: Kernels, timing: Timing, operator: Collective, nominal: OperatorTime) -> OperatorTime:
-    """Measured times of the first kernel of the engine's list that is known among so many ranks, else the usual ones of it."""
-    for name in timing.exchange_kernels:
-        for known in kernels.collectives:
-            if (known.operation, known.kernel, known.ranks) == (operator.operation, name, operator.ranks):
-                return replace(nominal, exchange=ExchangeTimes.of(known))
+def _exchange_time(d: Deployment, kernels: Kernels, operator: Collective, nominal: OperatorTime) -> OperatorTime:
+    """Measured times of the first kernel of the engine's list that is known among so many ranks over such a link, else the usual ones."""
+    link, names = d.hardware.link(operator.ranks), d.engine.timing.exchange_kernels
+    if kernels.link is None or (
+        link is not None and math.isclose(link.per_direction, kernels.link, rel_tol=_SAME_LINK)
+    ):
+        for name in names:
+            for known in kernels.collectives:
+                if (known.operation, known.kernel, known.ranks) == (operator.operation, name, operator.ranks):
+                    return replace(nominal, exchange=ExchangeTimes.of(known))
     usual = [known for known in kernels.collective if known.operation == operator.operation] or kernels.collective
     if not usual:
         raise DomainError("kernels", got="those of a device alone", wanted="those of several (hardware.kernels_of)")
-    named = [known for known in usual if known.kernel == timing.exchange_kernels[0]] or usual
+    named = next((own for name in names if (own := [known for known in usual if known.kernel == name])), usual)
     nearest = min(named, key=lambda known: abs(math.log(known.ranks / operator.ranks)))
     return OperatorTime(operator.count * nearest.floor, 0.0, nominal.s_per_byte / nearest.bandwidth)

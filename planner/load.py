@@ -108,9 +108,7 @@ def closed_loop(server: Server, traffic: Traffic) -> LoadState:
     ------
     DomainError : without a place, a client, a token of prompt or output
     """
-    if min(server.places, traffic.clients, traffic.prompt, traffic.output, server.budget) < 1:
-        got = f"{server.places} places, {traffic.clients} clients, {traffic.prompt} + {traffic.output} tokens"
-        raise DomainError("load", got=got, wanted="at least one of each")
+    _check(server, traffic)
     running = min(server.places, traffic.clients)
     filled = min(running, max(1, int(server.budget // traffic.prompt)))
     per_prompt = _prompts_s(server, traffic.prompt, filled) / filled
@@ -118,19 +116,20 @@ def closed_loop(server: Server, traffic: Traffic) -> LoadState:
     step, tpot = decode.step_s, decode.tpot_s
     cycle = traffic.output * tpot + decode.prompt_s
     overhead = server.scheduling.request_overhead + server.scheduling.tokenise_per_token * traffic.prompt
-    late = server.scheduling.output_lag * tpot
+    late = server.scheduling.output_lag * (tpot or step)
     alone = _prompts_s(server, traffic.prompt, 1) + (step if server.scheduling.output_lag else 0.0)
     burst = per_prompt * filled * (math.ceil(running / filled) + 1) / 2
     wave = _Wave(server, traffic, running, decode, cycle, per_prompt, burst)
     waves = [burst, *(wave.ttft_s(number) for number in range(1, traffic.waves))]
     waiting = traffic.clients - running
-    queue = _WAIT * waiting / running * cycle if waiting else 0.0
-    fixed = overhead + late + queue
+    queue = waiting / running * cycle
+    fixed = overhead + late
+    of_waves = fixed + _WAIT * queue
     return LoadState(
         alone_ttft_s=overhead + alone,
-        burst_ttft_s=burst + fixed,
-        steady_ttft_s=wave.ttft_s(_LATE_WAVE) + fixed,
-        ttft_s=sum(waves) / len(waves) + fixed,
+        burst_ttft_s=burst + of_waves,
+        steady_ttft_s=wave.ttft_s(_LATE_WAVE) + fixed + queue,
+        ttft_s=sum(waves) / len(waves) + of_waves,
         tpot_s=tpot,
         step_s=step,
         decoding=decode.decoding,
@@ -143,7 +142,17 @@ def closed_loop(server: Server, traffic: Traffic) -> LoadState:
     )
 
 
-_WAIT = 0.9  # of (C - places) / places cycles: the first places are free at once
+def _check(server: Server, traffic: Traffic) -> None:
+    counts = (server.places, server.budget, server.stages, traffic.clients, traffic.waves)
+    lengths = (traffic.prompt, traffic.output)
+    if min(counts) < 1 or not all(1 <= length < math.inf for length in lengths):
+        got = f"{server.places} places, {traffic.clients} clients, {traffic.prompt} + {traffic.output} tokens"
+        raise DomainError("load", got=got, wanted="at least one of each, and finite lengths")
+    if not 0 < traffic.length_from <= 1:
+        raise DomainError("length_from", got=traffic.length_from, wanted="a share above 0, at most 1")
+
+
+_WAIT = 0.9  # of the queue in steady state: in a measurement that begins empty the first places are free at once
 _LATE_WAVE = 10**6  # arrivals are spread evenly by then
 
 
@@ -167,6 +176,8 @@ def _decode(server: Server, traffic: Traffic, running: int, per_prompt_s: float)
     model, stages, gaps = server.model, server.stages, max(0.0, traffic.output - 1)
     context, first = traffic.prompt + traffic.output / 2, server.scheduling.admission == "prefill_first"
     lockstep = _lockstep_s(server, traffic, running)
+    # Requests end, and their clients send the next, at the ends of steps: so many come at once at least.
+    at_once = (running - 1.0) / gaps if gaps else running - 1.0
     share, together = (1.0 if gaps else 0.0), 1.0
     others = running - 1.0
     most = max(1.0, min(server.budget // traffic.prompt, others))
@@ -185,10 +196,11 @@ def _decode(server: Server, traffic: Traffic, running: int, per_prompt_s: float)
         cycle = gaps * step + others * added / stages + prompt
         before = max(_ahead(min(_FULLEST, others * per_prompt_s / stages / cycle), running), unserved)
         during = max(0.0, others - before)
-        decode = gaps * step + (lockstep or during * added / stages)
+        waited = during * added / stages if lockstep is None else lockstep
+        decode = gaps * step + waited
         share = decode / (decode + prompt + before * prompt / stages)
         if steps == 1:
-            together = min(most, max(1.0, others * busy / stages / cycle))
+            together = min(most, max(1.0, at_once, others * busy / stages / cycle))
     return _Decode(decode / gaps if gaps else 0.0, step, running * share, prompt, added, unserved, during)
 
 
@@ -197,10 +209,10 @@ def _ahead(load: float, running: int) -> float:
     return _QUEUE * min(load / (2 * (1 - load)), _CLUSTER * math.sqrt(running) * load)
 
 
-def _lockstep_s(server: Server, traffic: Traffic, running: int) -> float:
+def _lockstep_s(server: Server, traffic: Traffic, running: int) -> float | None:
     """Where prompts run first and lengths are equal, all prompts of a wave are done before anyone decodes: one waits for half of them."""
     if server.scheduling.admission != "prefill_first" or traffic.length_from < 1:
-        return 0.0
+        return None
     count = min(running, max(1, int(server.budget // traffic.prompt)))
     return (math.ceil(running / count) - 1) * _prompts_s(server, traffic.prompt, count) / 2
 
@@ -235,12 +247,12 @@ class _Wave:
 
     def ttft_s(self, number: int) -> float:
         """Mean of wave ``number`` after the burst."""
-        if self.traffic.length_from >= 1 and number < _LATE_WAVE:
+        if self.traffic.length_from >= 1 and number < _LATE_WAVE and self.running > 1:
             return self._of_equal_lengths()
         spread = _SPREAD * (1 - self.traffic.length_from) * self.traffic.output * self.decode.step_s * math.sqrt(number)
         width = min(self.cycle_s, self.running * self.per_prompt_s + spread) if number < _LATE_WAVE else self.cycle_s
         load = min(_FULLEST, (self.running - 1) * self.per_prompt_s / width)
-        if self.server.scheduling.poll_steps:
+        if self.server.scheduling.poll_steps and self.running > 1:
             return self._of_polling(width)
         return self._of_arrivals(load)
 
@@ -250,7 +262,7 @@ class _Wave:
         idle = (1 - load) * step
         waited = others * ((0.5 + scheduling.look_ahead) * idle + _RESIDUAL * load * prompt)
         before = max(_ahead(load, self.running), self.decode.unserved)
-        held = scheduling.hold_steps * step * (1 - load / 2) if self._is_held else 0.0
+        held = scheduling.hold_steps * step * (1 - load / 2) if self._is_held and others else 0.0
         return waited + prompt + before * prompt / self.server.stages + held
 
     @property
@@ -296,8 +308,7 @@ def saturated(server: Server, traffic: Traffic) -> Saturated:
     ------
     DomainError : without a place or a token
     """
-    if min(server.places, traffic.prompt, traffic.output) < 1:
-        raise DomainError("load", got=f"{server.places} places", wanted="at least one, and tokens of prompt and output")
+    _check(server, traffic)
     return max(
         (_saturated(server, traffic, batch) for batch in _batches(server.places)), key=lambda s: s.requests_per_s
     )
@@ -315,8 +326,9 @@ def _saturated(server: Server, traffic: Traffic, batch: int) -> Saturated:
     context = traffic.prompt + traffic.output / 2
     step = float(server.model.step_s(decoders, context))
     mixed = server.scheduling.admission != "prefill_first"
+    # So many places are free at the end of a step, and their prompts are computed together.
     filled = max(1, int(server.budget // traffic.prompt))
-    together = min(filled, batch)
+    together = max(1, min(filled, math.ceil(batch / max(1.0, traffic.output - 1))))
     if mixed and together > 1:
         busy = float(server.model.step_s(decoders, context, chunk=together * traffic.prompt, pieces=together))
         added = (busy - step) / together

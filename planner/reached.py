@@ -20,7 +20,7 @@ def reached_model(d: Deployment) -> StepModel | StreamModel:
     if d.streams is not None:
         from .streams import StreamModel
 
-        stream = d.streams.of(d.hardware, d.engine.version or d.engine.name.partition("@")[2])
+        stream = d.streams.of(d.hardware, d.build)
         if stream is not None and d.hardware.peak.rate(stream.prompt.arithmetic) is not None:
             return StreamModel.of(d, stream, d.streams.half_accumulation)
     return StepModel.of(d) if d.kernels is None else StepModel.reached(d)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..quantities import show_bandwidth, show_bytes, show_compute, show_flop, show_time
+from ..quantities import BYTES, show_bandwidth, show_bytes, show_compute, show_flop, show_quantity, show_time
 from .notices import device_assumption, kernel_assumptions, warnings_of
 from .results import Answer, Assumption, Explanation, Notice
 from .roofline_points import PHASES, Ceiling, OperatorPoint, Phase, Series, StepPoint, series_of
@@ -239,7 +239,7 @@ def _remarks(one: Series) -> Iterator[Notice]:
     d = one.deployment
     for kind in one.unknown:
         known = (
-            f" (only its size, {show_bytes(d.hardware.units.cache)})"
+            f" (only its size, {show_quantity(d.hardware.units.cache, BYTES)})"
             if kind == "cache" and d.hardware.units.cache
             else ""
         )
@@ -316,7 +316,7 @@ def _explained_operator(one: Series, point: OperatorPoint, where: str) -> Explan
     return Explanation(
         name,
         f"{shown}: {show_compute(point.flop_per_s)} at {point.intensity:,.4g} FLOP/B",
-        "rate = FLOP / time, under the roof min(F, I W) with I = FLOP / bytes (F1.2); time = fixed + FLOP / (e_c F) (+)_p bytes / (e_m W) (F1.3)",
+        "FLOP / time under min(F, I W), I = FLOP / bytes (F1.2); time = fixed + FLOP / (e_c F) (+)_p bytes / (e_m W) (F1.3)",
         f"{moved}; roof {show_compute(roof)}, nominal time {show_time(point.nominal_time_s)}",
         binds=point.bound,
     )

@@ -43,8 +43,8 @@ FURTHER: tuple[Further, ...] = get_args(Further)
 class Ceiling:
     """One ceiling: FLOP per second of an arithmetic type, or bytes per second of memory, cache or a link.
 
-    ``calibrated`` is what kernels reach of it, None where nobody measured it; ``used`` tells whether products or attention of the deployment
-    are computed in it.
+    ``calibrated`` is what kernels reach of it, None where nobody measured it; ``used`` tells whether products or attention of the
+    deployment are computed in it.
     """
 
     kind: Literal["compute", "memory"] | Further

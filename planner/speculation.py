@@ -68,8 +68,8 @@ class Planned:
 class TriedRules:
     """Trials of the exact rule and of a relaxed one on the same distributions.
 
-    ``p_values`` are those of the exact rule over several seeds, ``relaxed_p_values`` those of the relaxed one; ``uniformity`` is the p-value of
-    Kolmogorov's test of the former, None with too few seeds.
+    ``p_values`` are those of the exact rule over several seeds, ``relaxed_p_values`` of the relaxed one; ``uniformity`` is the p-value
+    of Kolmogorov's test of the former, None with too few seeds.
     """
 
     exact: Trials

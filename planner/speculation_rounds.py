@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .step import Grouping
 
 PLAIN = DraftRound(0, 0, 1.0)  # a step without drafts
-_MOST_BATCH, _MOST_STREAMS = 4096, 256  # batches that are looked at; fewer where each is timed on its own
+MOST_BATCH, _MOST_STREAMS = 4096, 256  # batches that are looked at; fewer where each is timed on its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Rounds:
         """
         if row.passes != row.drafts or self.hit_rate is not None:
             return None
-        most = _MOST_BATCH if isinstance(steps.target, StepModel) else _MOST_STREAMS
+        most = MOST_BATCH if isinstance(steps.target, StepModel) else _MOST_STREAMS
         return break_even_batch(
             steps.target,
             steps.drafter,

@@ -199,7 +199,7 @@ class _Maker:
     free: Mapping[int, int]  # bytes that the sequences leave on the fullest device, by concurrency
 
     def row(self, count: int, own: Speculation, roof: Speculation, plain: Speculation) -> Row:
-        memory = self.memory(count, own.drafts)
+        memory = self.memory(count, own.drafts, own.passes)
         fixed = self.steps.drafter.overhead_s / plain.round_s
         return Row(
             k=own.drafts,
@@ -228,7 +228,7 @@ class _Maker:
             self.free[count] >= 0,
         )
 
-    def memory(self, count: int, drafts: int) -> SpeculationMemory:
+    def memory(self, count: int, drafts: int, passes: int) -> SpeculationMemory:
         """What speculation takes on the fullest device (formula F11.11)."""
         d, plan = self.deployment, self.plan
         return speculation_memory(
@@ -236,7 +236,7 @@ class _Maker:
             drafts,
             _at(d, count).sequences_per_replica,
             d.workload.length,
-            draft_weights_bytes=plan.weights_bytes + drafts * plan.head_bytes,
+            draft_weights_bytes=plan.weights_bytes + passes * plan.head_bytes,
             draft=plan.cache,
         )
 

@@ -176,9 +176,13 @@ class StepModel:
                 total = total + greater(compute, memory)
             else:
                 total = total + (compute**overlap + memory**overlap) ** (1 / overlap)
-        for cost, per_flop, per_byte, _ in self._decoding:
+        for cost, per_flop, per_byte, overlap in self._decoding:
             flop, weights, cache, other = cost(load)
-            total = total + greater(flop * per_flop, (weights + cache + other) * per_byte)
+            compute, memory = flop * per_flop, (weights + cache + other) * per_byte
+            if overlap is None:
+                total = total + greater(compute, memory)
+            else:
+                total = total + (compute**overlap + memory**overlap) ** (1 / overlap)
         total = total + decode_s * (decoders > 0)
         for operator, time_s in self._exchanges:
             total = total + operator.count * time_s(operator.message_bytes * load.tokens)
@@ -193,10 +197,15 @@ class StepModel:
     def _prompts_s(self, load: Load) -> Amount:
         """Time of attention within a chunk."""
         total, end = 0, load.past + load.chunk / load.pieces
-        for (cost, per_flop, per_byte, _), ramp in self._prompts:
+        for (cost, per_flop, per_byte, overlap), ramp in self._prompts:
             flop, weights, cache, other = cost(load)
-            time = load.greater(flop * per_flop, (weights + cache + other) * per_byte)
-            total = total + (time * (1 + ramp / load.greater(end, 1)) if ramp else time)
+            compute, memory = flop * per_flop, (weights + cache + other) * per_byte
+            joined = (
+                load.greater(compute, memory)
+                if overlap is None
+                else (compute**overlap + memory**overlap) ** (1 / overlap)
+            )
+            total = total + (joined * (1 + ramp / load.greater(end, 1)) if ramp else joined)
         return total
 
     def _grouped(self, load: Load, grouping: Grouping) -> Amount:

@@ -113,7 +113,9 @@ def marks_of(
         found = _knee(steps, context, most, within)
         allowed = most if within is None else within
         if allowed and not serves:
-            cheapest = _cheapest(variant, cheapest_batch(_as_model(steps), context, _price(variant), allowed))
+            cheapest = _cheapest(
+                variant, cheapest_batch(_as_model(steps), context, variant.usd_per_hour_of_all or 0.0, allowed)
+            )
     reason = "no_dense_rate" if ridge is None else "memory_bound_at_any_batch" if bound is None else None
     return CurveMarks(
         at=at,
@@ -134,10 +136,6 @@ def _as_model(steps: ExpectedSteps) -> Any:
     return steps
 
 
-def _price(variant: Variant) -> float:
-    return 0.0 if variant.usd_per_hour is None else variant.usd_per_hour * variant.deployment.layout.devices
-
-
 def _cheapest(variant: Variant, found: CheapestBatch) -> CheapestPoint:
     cost = None if variant.usd_per_hour is None else found.usd_per_million_tokens
     return CheapestPoint(found.batch, found.step_s, cost)
@@ -149,7 +147,7 @@ def _within_memory(d: Deployment) -> tuple[int, Reason | None]:
     def against(batch: int) -> Reason | None:
         return reason_of(replace(d, workload=replace(d.workload, concurrency=batch)))
 
-    most = bisect_left(range(1, MOST_SEQUENCES + 1), True, key=lambda batch: against(batch) is not None)  # noqa: FBT003
+    most = bisect_left(range(1, MOST_SEQUENCES + 1), True, key=lambda batch: against(batch) is not None)
     return most, None if most == MOST_SEQUENCES else against(most + 1)
 
 

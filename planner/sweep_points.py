@@ -1,7 +1,7 @@
 """The points of a sweep: for each batch and length its memory, times, rates and cost.
 
-Two kinds of traffic. *Decode*: all sequences decode at one length, as a step model times them; many points at a time, as numpy arrays on one
-step model. *Serving*: prompts of other requests come in between, as in a sizing; one point at a time.
+Two kinds of traffic. *Decode*: all sequences decode at one length, as a step model times them; many points at a time, as numpy arrays on
+one step model. *Serving*: prompts of other requests come in between, as in a sizing; one point at a time.
 
 Symbols: B sequences over all replicas, dp replicas, pp stages. A step of the fullest replica decodes for ceil(B / dp) / pp of them.
 Source: the step model (:mod:`.step`), the memory plan (:mod:`.memory`) and the times of a sizing (:mod:`.times`); nothing is timed or
@@ -17,6 +17,7 @@ from .deployment import Workload
 from .evidence import evidence_of
 from .fitting import conditions, reason_against
 from .memory import engine_cache, plan_capacity, plan_memory
+from .prices import cost_range
 from .reached import reached_model
 from .spending import usd_per_million_tokens
 from .step import StepModel
@@ -63,11 +64,9 @@ class Variant:
     usd_per_hour: float | None
 
     @property
-    def usd_per_million_at_one(self) -> float | None:
-        """Cost of a million tokens of all devices together at one token per second."""
-        if self.usd_per_hour is None:
-            return None
-        return usd_per_million_tokens(self.usd_per_hour * self.deployment.layout.devices, 1.0)
+    def usd_per_hour_of_all(self) -> float | None:
+        """Price of all devices."""
+        return None if self.usd_per_hour is None else self.usd_per_hour * self.deployment.layout.devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,14 +170,15 @@ def _spread(name: str, figures: Sequence[Any]) -> Columns:
 
 
 def _rate_columns(variant: Variant, rate: tuple[Any, ...], per_user: tuple[Any, ...]) -> Columns:
-    devices, price = variant.deployment.layout.devices, variant.usd_per_million_at_one
+    devices, price = variant.deployment.layout.devices, variant.usd_per_hour_of_all
     columns = _spread("output_tokens_per_s", rate)
     columns |= _spread("output_tokens_per_s_per_device", [part / devices for part in rate])
     columns |= _spread("per_user_tokens_per_s", per_user)
     if price is None:
         return columns | _nothing(RATES[-1:], len(rate[0]))
+    at_one = usd_per_million_tokens(price, 1.0)
     bound, low, expected, high = rate
-    return columns | _spread(RATES[-1], [price / part for part in (bound, high, expected, low)])
+    return columns | _spread(RATES[-1], [at_one / part for part in (bound, high, expected, low)])
 
 
 def _nothing(names: Sequence[str], count: int) -> Columns:
@@ -197,12 +197,17 @@ def _memory_columns(d: Deployment, batches: Any, lengths: Any) -> Columns:
     some_lengths, length_of = np.unique(lengths, return_inverse=True)
     by_length = d.context_limit is None or d.layout.pp > 1
     cache = engine_cache(d)
-    sizes, plans = [], []
+    sizes: list[int] = []
+    plans: list[list[_PlanFigures]] = []
+    sized = of_length(d, int(some_lengths[-1]))  # refuses what the engine does not accept
+    if not by_length:
+        plans.append(_plans(sized, some_batches.tolist()))
     for length in some_lengths.tolist():
-        sized = of_length(d, length)
-        sizes.append((engine_cache(sized) if by_length else cache).bytes_per_sequence(length))
-        if by_length or not plans:
+        if by_length:
+            sized = of_length(d, length)
+            cache = engine_cache(sized)
             plans.append(_plans(sized, some_batches.tolist()))
+        sizes.append(cache.bytes_per_sequence(length))
     figures = np.array(plans, dtype=float)[length_of if by_length else np.zeros_like(length_of), batch_of]
     each = np.array(sizes, dtype=np.int64)[length_of]
     weights, fixed, budget, spare = figures[:, :4].astype(np.int64).T
@@ -233,7 +238,9 @@ def _memory_columns(d: Deployment, batches: Any, lengths: Any) -> Columns:
     }
 
 
-_PlanFigures = tuple[int, int, int, int, float]  # weights, all but the cache, budget of the cache, spare; sequences of the longest length
+_PlanFigures = tuple[
+    int, int, int, int, float
+]  # weights, all but the cache, budget of the cache, spare; sequences of the longest length
 
 
 def _plans(d: Deployment, batches: list[int]) -> list[_PlanFigures]:
@@ -292,7 +299,7 @@ def serving_columns(
     """Points of one deployment that serves requests, each with its workload."""
     columns: Columns = {name: [] for name in FACTS}
     columns |= {f"{name}.{part}": [] for name in SERVING_RANGES for part in PARTS}
-    price, devices = variant.usd_per_million_at_one, variant.deployment.layout.devices
+    price, devices = variant.usd_per_hour_of_all, variant.deployment.layout.devices
     for done, workload in enumerate(workloads, 1):
         d = replace(variant.deployment, workload=workload)
         plan = plan_memory(d)
@@ -324,16 +331,3 @@ def _served_ranges(times: Times | None, devices: int, price: float | None) -> di
         "per_user_tokens_per_s": rates.per_user_tokens_per_s,
         "usd_per_million_output_tokens": None if price is None else cost_range(price, rates.output_tokens_per_s),
     }
-
-
-def cost_range(usd_per_million_at_one: float, tokens_per_s: Range) -> Range:
-    """Cost of a million tokens from the rate of all devices: the highest rate is the lowest cost."""
-    from .ranges import Range
-
-    price = usd_per_million_at_one
-    return Range(
-        price / tokens_per_s.bound,
-        price / tokens_per_s.high,
-        price / tokens_per_s.expected,
-        price / tokens_per_s.low,
-    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,7 +16,8 @@ from ..errors import DomainError
 from .deployment import Workload
 from .memory import plan_memory
 from .notices import assumptions_of, overcommitted, warnings_of
-from .results import Answer, Assumption, Explanation, Notice
+from .prices import price_assumption
+from .results import Answer, Assumption, Explanation, Notice, plain
 from .sizing import deployment_inputs
 from .sweep_marks import CheapestPoint, CurveMarks, explain_marks, marks_of
 from .sweep_points import (
@@ -58,11 +60,6 @@ class Traffic:
     prompt: int
     output: int
     context: int | None = None
-
-    @property
-    def length(self) -> int:
-        """Tokens of a sequence at its end."""
-        return self.prompt + self.output if self.context is None else self.context
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +118,7 @@ class SweepResult(Answer):
         told: dict[str, Assumption] = {}
         for variant in self.variants:
             d = variant.deployment
-            listed = [*assumptions_of(d, plan_memory(d)), *_price_of(variant)]
+            listed = [*assumptions_of(d, plan_memory(d)), *price_assumption(d.hardware, variant.usd_per_hour)]
             told |= {f"{one.name} {one.value} {one.source}": one for one in listed}
         return tuple(told.values())
 
@@ -151,12 +148,12 @@ class SweepResult(Answer):
         if numbers is not None:
             chosen = list(numbers)
             columns = {name: [values[number] for number in chosen] for name, values in self.columns.items()}
-        plain = [name for name in self.columns if "." not in name]
-        listed = [columns[name] for name in plain]
+        single = [name for name in self.columns if "." not in name]
+        listed = [columns[name] for name in single]
         for name in self.ranges:
             parts = zip(*(columns[f"{name}.{part}"] for part in PARTS), strict=True)
             listed.append([None if values[0] is None else dict(zip(PARTS, values, strict=True)) for values in parts])
-        names = (*plain, *self.ranges)
+        names = (*single, *self.ranges)
         return [dict(zip(names, values, strict=True)) for values in zip(*listed, strict=True)]
 
     def figures(self) -> dict[str, Any]:
@@ -185,7 +182,7 @@ class SweepResult(Answer):
             if not all(value is None or math.isfinite(value) for value in values if not isinstance(value, str)):
                 raise ArithmeticError(f"{name}: a number in a result that is not finite")
         without_rows = Answer.to_dict(replace(self, columns=_first(self.columns), cheapest=None))
-        without_rows["result"] = {"rows": self.rows(), "marks": _plain(self._marks())}
+        without_rows["result"] = {"rows": self.rows(), "marks": plain(self._marks())}
         return without_rows
 
     def table(self) -> tuple[tuple[str, ...], list[dict[str, Any]]]:
@@ -201,20 +198,6 @@ class SweepResult(Answer):
 
 def _first(columns: Columns) -> Columns:
     return {name: values[:1] for name, values in columns.items()}
-
-
-def _plain(value: Any) -> Any:
-    from .results import plain
-
-    return plain(value)
-
-
-def _price_of(variant: Variant) -> Iterator[Assumption]:
-    device = variant.deployment.hardware
-    if variant.usd_per_hour is None or device.price is None or device.price.usd_per_hour != variant.usd_per_hour:
-        return
-    source = f"{device.name}: {device.price.provider}, {device.price.as_of}"
-    yield Assumption("usd_per_device_hour", variant.usd_per_hour, source, "datasheet")
 
 
 # ------------------------------------------------------------------------------------------------ the sweep
@@ -250,15 +233,13 @@ def sweep(
     mode = mode_of(axes, traffic)
     total = math.prod(len(axis.values) for axis in axes)
     if not 1 <= total <= MOST_POINTS[mode]:
-        hint = (
-            "a context instead of a prompt sweeps decode alone, up to a million points" if mode == "serving" else ""
-        )
+        hint = "--context TOKENS sweeps decode alone, up to 1,000,000 points" if mode == "serving" else ""
         raise DomainError("sweep", got=f"{total:,} points", wanted=f"1 to {MOST_POINTS[mode]:,}", hint=hint)
     names = tuple(axis.name for axis in axes)
     points = list(itertools.product(*(axis.values for axis in axes)))
     by_variant = _grouped(names, points, variants)
     columns: Columns = {}
-    steps, done, longest = [], 0, 0
+    steps, done = [], 0
     for variant, numbers in zip(variants, by_variant, strict=True):
         before = done
 
@@ -267,9 +248,8 @@ def sweep(
                 progress(before + count, total)
 
         steps.append(ExpectedSteps.of(variant.deployment))
-        loads = [_load(dict(zip(names, points[number], strict=True)), traffic) for number in numbers]
-        longest = max(longest, *(load.length for load in loads))
-        _placed(columns, numbers, total, _evaluate(variant, steps[-1], loads, mode, tick))
+        asked = {name: _column(name, names, points, numbers, traffic) for name in _ASKED[mode]}
+        _placed(columns, numbers, total, _evaluate(variant, steps[-1], asked, mode, tick))
         done += len(numbers)
     curves = _curves(axes, variants, steps, traffic, mode, limit_s)
     result = SweepResult(
@@ -281,7 +261,7 @@ def sweep(
         curves=curves,
         cheapest=_cheapest_row(columns, range(total), limit_s),
         limit_s=limit_s,
-        longest=longest,
+        longest=_longest(columns, mode),
     )
     return result if mode == "decode" or curves is None else replace(result, curves=_with_cheapest(result, points))
 
@@ -308,23 +288,43 @@ def _load(values: Mapping[str, Any], traffic: Traffic) -> Traffic:
     )
 
 
+_ASKED: dict[Mode, tuple[str, ...]] = {"decode": ("batch", "context"), "serving": ("batch", "prompt", "output")}
+
+
+def _column(
+    name: str, names: tuple[str, ...], points: Sequence[tuple[Any, ...]], numbers: Sequence[int], traffic: Traffic
+) -> list[int]:
+    """What some points ask for: the values of an axis, or what all have."""
+    if name not in names:
+        return [getattr(traffic, name)] * len(numbers)
+    place = names.index(name)
+    return [points[number][place] for number in numbers]
+
+
+def _longest(columns: Columns, mode: Mode) -> int:
+    """Tokens of the longest sequence."""
+    if mode == "decode":
+        return max(columns["context"])
+    return max(map(operator.add, columns["prompt"], columns["output"]))
+
+
 def _evaluate(
-    variant: Variant, steps: ExpectedSteps, loads: Sequence[Traffic], mode: Mode, tick: Callable[[int], None]
+    variant: Variant, steps: ExpectedSteps, asked: Columns, mode: Mode, tick: Callable[[int], None]
 ) -> Columns:
     """Columns of the points of one variant, with what was asked first."""
-    settings = dict(variant.settings)
-    asked: Columns = {name: [value] * len(loads) for name, value in settings.items() if name != "devices"}
-    asked["batch"] = [load.batch for load in loads]
+    count = len(asked["batch"])
+    columns: Columns = {name: [value] * count for name, value in variant.settings if name != "devices"}
+    columns |= asked
     if mode == "decode":
-        lengths = [load.context or 0 for load in loads]
-        asked["context"] = lengths
-        found = decode_columns(variant, steps, asked["batch"], lengths, tick)
+        found = decode_columns(variant, steps, asked["batch"], asked["context"], tick)
     else:
-        asked |= {"prompt": [load.prompt for load in loads], "output": [load.output for load in loads]}
-        workloads = [Workload(load.prompt, load.output, load.batch) for load in loads]
-        asked["context"] = [workload.mean_context for workload in workloads]
+        workloads = [
+            Workload(prompt, output, batch)
+            for batch, prompt, output in zip(asked["batch"], asked["prompt"], asked["output"], strict=True)
+        ]
+        columns["context"] = [workload.mean_context for workload in workloads]
         found = serving_columns(variant, steps, workloads, tick)
-    return {**asked, **{name: found[name] for name in FACTS}, **found}
+    return {**columns, **{name: found[name] for name in FACTS}, **found}
 
 
 def _placed(columns: Columns, numbers: list[int], total: int, found: Columns) -> None:
@@ -408,7 +408,9 @@ def _explain(r: SweepResult) -> Iterator[Explanation]:
             "t = sum over operators of max(FLOP / F, bytes / W_bw), as kernels reach them, + host (F1.9, F6.3)",
             f"{first['batch']} sequences at {first['context']:g} tokens; roof {first['step_s']['bound']:.6g} s",
         )
-        said = "t, since nobody sends prompts" if r.mode == "decode" else "as in a sizing: prompts of others come between"
+        said = (
+            "t, since nobody sends prompts" if r.mode == "decode" else "as in a sizing: prompts of others come between"
+        )
         yield Explanation("rows.0.tpot_s", f"{(first['tpot_s'] or first['step_s'])['expected']:.6g} s", said, said)
     for curve in (r.curves or ())[:1]:
         yield from explain_marks(curve, r.limit_s)

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from .streams import StreamModel
 
 
+_VARIED = 0.8  # lengths of requests vary, so that they do not stay together
+
+
 @dataclass(frozen=True, slots=True)
 class Times:
     """Everything that needs at least one sequence to fit."""
@@ -35,10 +38,15 @@ class Times:
 
 
 def times_of(d: Deployment, nominal: StepModel, reached: StepModel | StreamModel, places: int) -> Times:
-    """Times at the asked concurrency, where each replica has so many places in its cache."""
+    """Times at the asked concurrency, where the cache of each replica has so many places for requests at their full length.
+
+    More than those run on engines that do not keep the whole of each output free.
+    """
     users = d.sequences_per_replica
+    if users > places and d.engine.scheduling.reserved_output < 1:
+        places = max(places, places_of(d))
     roof = steady_state(nominal, d.workload, users, places, d.max_batched_tokens, d.layout.pp)
-    load = closed_loop(server_of(d, reached, places), Traffic(d.workload.prompt, d.workload.output, users))
+    load = closed_loop(server_of(d, reached, places), Traffic(d.workload.prompt, d.workload.output, users, _VARIED))
     evidence, workload = evidence_of(d), d.workload
     width, first = evidence.width, evidence.first_token_width
     # Replicas that the asked concurrency does not fill evenly run fewer than the fullest one.

@@ -36,7 +36,7 @@ def scatter_figure(path: Path, comparisons: Iterable[Comparison], metric: str, t
             own = [c for c in served if label(c, "engine") == engine]
             axes.scatter(
                 [c.measured for c in own],
-                [c.predicted for c in own],
+                [c.predicted or c.measured for c in own],
                 s=9,
                 marker=marker,
                 color=colour,

@@ -37,6 +37,8 @@ def speed_report(r: SpeedAccuracy) -> Report:
     sections = [
         Section("Rows that record the format of their weights", HEADER, _rows(metrics_of(r.headline))),
         Section("All rows, by how they were run", HEADER, _grouped_rows(by_how)),
+        Section("Served rows without any constant that was fitted on such rows", HEADER, _rows(metrics_of(r.bare))),
+        *_left_out(r),
         Section("Served rows, by kind of model", HEADER, _grouped_rows(_served(r, "kind"))),
         Section("Served rows, by requests in flight", HEADER, _grouped_rows(_served(r, "concurrency"))),
     ]
@@ -54,6 +56,19 @@ def speed_report(r: SpeedAccuracy) -> Report:
         tuple(sections),
         tuple(remarks),
     )
+
+
+def _left_out(r: SpeedAccuracy) -> list[Section]:
+    """Served rows with constants that know nothing of their model, device or engine."""
+    if not r.left_out:
+        return []
+    return [
+        Section(
+            "Served rows, their own model, device or engine left out of the fit",
+            HEADER,
+            _grouped_rows(grouped(r.left_out, ("left_out",))["left_out"]),
+        )
+    ]
 
 
 def _served(r: SpeedAccuracy, column: str) -> Mapping[str, Mapping[str, Metric]]:
@@ -148,6 +163,14 @@ def speed_page(closed: SpeedAccuracy, simulated: SpeedAccuracy, origins: Iterabl
         "By engine, event simulation:",
         "",
         *markdown_table(HEADER, _grouped_rows(_served(simulated, "engine"))),
+        "",
+        "Without any constant that was fitted on served rows (kernels and data sheets alone):",
+        "",
+        *markdown_table(HEADER, _rows(metrics_of(closed.bare))),
+        "",
+        "With constants fitted without the row's own model, device or engine (closed form):",
+        "",
+        *markdown_table(HEADER, _grouped_rows(grouped(closed.left_out, ("left_out",))["left_out"])),
         "",
         "### Largest misses of speed",
         "",

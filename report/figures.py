@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import math
+import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .canvas import SETTINGS as STEADY
+from .canvas import Ruler, new_figure, rendered, steady
+from .labels import Box, Label, place_labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -23,19 +27,13 @@ LOOKS = (
     ("#56B4E9", "P"),
     ("#000000", "X"),
     ("#8A7A00", "*"),
+    ("#777777", "p"),
+    ("#882255", "<"),
 )
-SETTINGS = {
-    "svg.hashsalt": "roofplan",  # element names would be random otherwise
-    "svg.fonttype": "path",
-    "font.family": ["DejaVu Sans"],  # comes with matplotlib
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-}
+# For drawings whose ticks are powers of ten in matplotlib's own notation, which needs its mathematics.
+SETTINGS = {key: value for key, value in STEADY.items() if not key.startswith("text.")}
 _LABEL_SIZE = 6.5
 _MARKER_RADIUS = 2.6  # points
-_GAP = 1.5  # points between a marker and its label
-_ROOM = 1.4  # points left and right of a label, less than the gap
 
 
 class DevicePoint(NamedTuple):
@@ -51,23 +49,16 @@ def devices_figure(path: Path, devices: Iterable[DevicePoint]) -> None:
     """Draw memory against bandwidth, both logarithmic, one point a device, coloured by vendor, as SVG.
 
     A label is drawn where it touches no point and no other label and is nearest to its own point; points that stand alone are served
-    first. Vendors are listed by the
-    number of their devices.
+    first. Vendors are listed by the number of their devices.
     """
-    from matplotlib import style
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
     points = sorted(devices)
-    settings: Any = ["default", SETTINGS]
-    with style.context(settings):
-        figure = Figure(figsize=(10, 7), dpi=72)  # a pixel of the layout is a point
-        FigureCanvasSVG(figure)
+    with steady():
+        figure = new_figure((1000, 700))
         axes = figure.add_axes((0.08, 0.08, 0.9, 0.87))
         _prepare(axes, points)
         vendors = [point.vendor for point in points]
         for (colour, marker), vendor in zip(
-            LOOKS, sorted(set(vendors), key=lambda name: (-vendors.count(name), name)), strict=False
+            itertools.cycle(LOOKS), sorted(set(vendors), key=lambda name: (-vendors.count(name), name)), strict=False
         ):
             own = [point for point in points if point.vendor == vendor]
             axes.scatter(
@@ -82,8 +73,8 @@ def devices_figure(path: Path, devices: Iterable[DevicePoint]) -> None:
                 zorder=3,
             )
         axes.legend(loc="upper left", title="vendor (devices)", frameon=True, framealpha=1)
-        _place_labels(axes, points)
-        figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+        _label(axes, points)
+    path.write_bytes(rendered(figure, "svg"))
 
 
 def _prepare(axes: Axes, points: Sequence[DevicePoint]) -> None:
@@ -116,86 +107,33 @@ def _no_ticks() -> Any:
     return make()
 
 
-class _Box(NamedTuple):
-    """A rectangle in points."""
-
-    left: float
-    bottom: float
-    right: float
-    top: float
-
-    def touches(self, other: _Box) -> bool:
-        """Whether two rectangles overlap."""
-        return (
-            self.left < other.right and other.left < self.right and self.bottom < other.top and other.bottom < self.top
-        )
-
-    def inside(self, other: _Box) -> bool:
-        """Whether it lies wholly in another one."""
-        return (
-            other.left <= self.left
-            and self.right <= other.right
-            and other.bottom <= self.bottom
-            and self.top <= other.top
-        )
-
-    def distance(self, x: float, y: float) -> float:
-        """Distance of a point from it."""
-        return math.hypot(max(self.left - x, 0, x - self.right), max(self.bottom - y, 0, y - self.top))
-
-
-def _place_labels(axes: Axes, points: Sequence[DevicePoint]) -> None:
-    places = [
-        tuple(axes.transData.transform((point.memory_bytes / GIB, point.bandwidth_bytes_per_s / GB)))
-        for point in points
-    ]
-    radius = _MARKER_RADIUS
-    taken = [_Box(x - radius, y - radius, x + radius, y + radius) for x, y in places]
-    frame = _Box(*axes.bbox.extents)
+def _label(axes: Axes, points: Sequence[DevicePoint]) -> None:
+    """Labels next to the markers; those of points that stand alone come first."""
+    ruler, radius = Ruler(), _MARKER_RADIUS
+    placed = [axes.transData.transform((p.memory_bytes / GIB, p.bandwidth_bytes_per_s / GB)) for p in points]
+    places = [(float(x), float(y)) for x, y in placed]
+    frame = Box(*axes.bbox.extents)
     width, height = frame.right - frame.left, frame.top - frame.bottom
-    taken.append(_Box(frame.left, frame.top - 0.3 * height, frame.left + 0.18 * width, frame.top))  # the legend
+    taken = [Box(x - radius, y - radius, x + radius, y + radius) for x, y in places]
+    taken.append(Box(frame.left, frame.top - 0.3 * height, frame.left + 0.18 * width, frame.top))  # the legend
 
     def alone(position: int) -> tuple[float, str]:
         x, y = places[position]
         nearest = min((abs(x - a) + abs(y - b) for a, b in places if (a, b) != (x, y)), default=0.0)
         return -nearest, points[position].label
 
-    for position in sorted(range(len(points)), key=alone):
-        text, (x, y) = points[position].label, places[position]
-        wide, high = _extent(text)
-        out, middle = radius + _GAP, high / 2
-        corners = (
-            (x + out, y - middle),
-            (x - out - wide, y - middle),
-            (x - wide / 2, y + out),
-            (x - wide / 2, y - out - high),
-            (x + _GAP, y + out),
-            (x + _GAP, y - out - high),
-            (x - _GAP - wide, y + out),
-            (x - _GAP - wide, y - out - high),
-        )
-        for left, bottom in corners:
-            box = _Box(left - _ROOM, bottom, left + wide + _ROOM, bottom + high)
-            is_free = box.inside(frame) and not any(box.touches(other) for other in taken)
-            if is_free and box.distance(x, y) <= min(box.distance(*place) for place in places):
-                taken.append(box)
-                axes.annotate(
-                    text,
-                    (left - frame.left, bottom - frame.bottom),
-                    xycoords="axes points",
-                    fontsize=_LABEL_SIZE,
-                    color="#333333",
-                    va="bottom",
-                    ha="left",
-                    zorder=4,
-                )
-                break
-
-
-def _extent(text: str) -> tuple[float, float]:
-    """Width and height of a label in points."""
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import TextPath
-
-    path = TextPath((0, 0), text, size=_LABEL_SIZE, prop=FontProperties(family="DejaVu Sans"))
-    return float(path.get_extents().width) + 1, _LABEL_SIZE * 1.1
+    order = sorted(range(len(points)), key=alone)
+    sizes = [ruler.extent(points[one].label, _LABEL_SIZE) for one in order]
+    labels = [Label(*places[one], wide, high, radius) for one, (wide, high) in zip(order, sizes, strict=True)]
+    for one, place in zip(order, place_labels(labels, frame, taken, (), places), strict=True):
+        if place is not None:
+            axes.annotate(
+                points[one].label,
+                (place.left - frame.left, place.bottom - frame.bottom),
+                xycoords="axes points",
+                fontsize=_LABEL_SIZE,
+                color="#333333",
+                va="bottom",
+                ha="left",
+                zorder=4,
+            )

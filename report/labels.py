@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 _GAP = 1.5  # points between a marker and its label
 _ROOM = 1.4  # points left and right of a label, less than the gap
-_DIRECTIONS = 16
+_DIRECTIONS = 24
+_ATTEMPTS, _MANY = 4, 60  # attempts to place all of so many labels or fewer
 _SIDEWAYS = 0.35  # cosine from which a leader ends at the side of a label, and not above or below it
 
 Segment = tuple[float, float, float, float]
@@ -90,6 +91,31 @@ class Place(NamedTuple):
     left: float
     bottom: float
     leader: Segment | None = None
+
+
+def place_most(
+    labels: Sequence[Label],
+    frame: Box,
+    taken: Sequence[Box],
+    lines: Sequence[Segment] = (),
+    anchors: Sequence[tuple[float, float]] = (),
+) -> list[Place | None]:
+    """Place as many labels as a few attempts can: those that found no place come first in the next one (see :func:`place_labels`)."""
+    order = list(range(len(labels)))
+    best: list[Place | None] = [None] * len(labels)
+    for _ in range(_ATTEMPTS if len(labels) <= _MANY else 1):
+        placed: list[Place | None] = [None] * len(labels)
+        for position, place in zip(
+            order, place_labels([labels[n] for n in order], frame, taken, lines, anchors), strict=True
+        ):
+            placed[position] = place
+        if placed.count(None) < best.count(None):
+            best = placed
+        left = [n for n in order if placed[n] is None]
+        if not left:
+            break
+        order = left + [n for n in order if placed[n] is not None]
+    return best
 
 
 def place_labels(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _EDGE, _TITLE, _SUBTITLE, _KEY = 12.0, 12.0, 8.5, 8.0  # points: room at the edges, sizes of text
 _ROW, _SAMPLE, _BETWEEN = 14.0, 26.0, 16.0  # of the key: height of a row, width of a sample, room between entries
 _LEFT, _BELOW, _ABOVE, _APART = 58.0, 40.0, 18.0, 66.0  # room for what stands around a panel
-_NARROW = 700  # pixels of width below which panels stand one above the other
+NARROW = 700  # pixels of width below which panels stand one above the other
 _LONGEST_NAME = 260.0  # points of an entry of the key
 
 
@@ -42,9 +42,25 @@ class Page(NamedTuple):
 
 
 def new_page(
-    title: str, subtitle: str, entries: Sequence[Entry], count: int, size: tuple[int, int], theme: Theme
+    title: str,
+    subtitle: str,
+    entries: Sequence[Entry],
+    count: int,
+    size: tuple[int, int],
+    theme: Theme,
+    *,
+    left: float = _LEFT,
+    apart: float = _APART,
+    stacked: bool | None = None,
 ) -> Page:
-    """A page with so many empty panels; ``size`` in pixels of 1/100 inch."""
+    """A page with so many empty panels.
+
+    Parameters
+    ----------
+    size : width and height in pixels of 1/100 inch
+    left, apart : points of room on the left of the first panel, and between two of them
+    stacked : one above the other; None: where the page is narrow
+    """
     figure, ruler = new_figure(size, theme), Ruler()
     width, height = (pixels * POINTS_PER_INCH / 100 for pixels in size)
     y = height - 8
@@ -60,15 +76,16 @@ def new_page(
                 _EDGE / width, y / height, line, fontsize=points, fontweight=weight, color=colour, va="baseline"
             )
     bottom = _draw_key(figure, entries, theme, ruler, width, height)
-    stacked = size[0] < _NARROW
+    if stacked is None:
+        stacked = size[0] < NARROW
     across, up = (1, count) if stacked else (count, 1)
-    room_wide = (width - _LEFT - _EDGE - (across - 1) * _APART) / across
+    room_wide = (width - left - _EDGE - (across - 1) * apart) / across
     room_high = (y - bottom - (_BELOW + _ABOVE) * up) / up
     panels = []
     for number in range(count):
-        left = _LEFT + (0 if stacked else number * (room_wide + _APART))
+        begin = left + (0 if stacked else number * (room_wide + apart))
         low = bottom + _BELOW + (count - 1 - number) * (room_high + _BELOW + _ABOVE) * stacked
-        rectangle = (left / width, low / height, room_wide / width, max(room_high, 1) / height)
+        rectangle = (begin / width, low / height, room_wide / width, max(room_high, 1) / height)
         panels.append(figure.add_axes(rectangle))
     for axes in panels:
         _dressed(axes, theme)
@@ -138,3 +155,14 @@ def thinned(values: Sequence[float], room: float, widest: float) -> list[float]:
     while len(values[::step]) > 1 and len(values[::step]) * (widest + 8) > room:
         step += 1
     return list(values[::step])
+
+
+def round_steps(low: float, high: float) -> list[float]:
+    """Round numbers between two numbers, at most nine of them.
+
+    >>> round_steps(0, 7)
+    [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    """
+    power = 10.0 ** math.floor(math.log10(max(high - low, 1e-12)))
+    step = next(size for part in (0.1, 0.2, 0.5, 1, 2) if (high - low) / (size := part * power) <= 8)
+    return [step * place for place in range(math.ceil(low / step), math.floor(high / step) + 1)]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..errors import show
-from ..quantities import show_bandwidth, show_compute, show_count, show_time
+from ..quantities import show_bandwidth, show_compute, show_count, show_rate, show_time
 from .sections import Report, Row, Section
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ LIMITS = {
     "weight_bandwidth": "reading weights",
     "kv_bandwidth": "reading the cache",
     "interconnect": "exchanges",
-    "overhead": "fixed times",
+    "overhead": "overhead",
 }
 
 
@@ -34,7 +35,10 @@ def roofline_report(r: RooflineResult) -> Report:
     remarks.append(
         "nominal: the roof; as reached: with the kernels of the device and the host of the engine. FLOP/B: of memory traffic."
     )
-    return Report(show(" · ".join(heading(r)), 400), _verdict(r), True, tuple(sections), tuple(remarks))
+    from .roofline_terminal import plot_lines
+
+    drawn = partial(plot_lines, r)
+    return Report(show(" · ".join(heading(r)), 400), _verdict(r), True, tuple(sections), tuple(remarks), drawn)
 
 
 def heading(r: RooflineResult) -> tuple[str, str]:
@@ -86,17 +90,17 @@ def without_place(one: Series, phase: Phase) -> tuple[float, list[tuple[str, flo
 
 
 def _verdict(r: RooflineResult) -> str:
-    said = []
-    for one in r.series:
-        whose = f"{series_name(r, one)}: " if len(r.series) > 1 else ""
-        for step in one.steps:
-            ridge = next(one.roof.ridge(c) for c in one.roof.compute if c.name == one.arithmetic)
-            said.append(
-                f"{whose}{step_name(step)}: {LIMITS[step.bound]}, {step.intensity:,.3g} FLOP/B (ridge {ridge:,.0f} in {one.arithmetic}),"
-                f" {step.nominal_time_s / step.time_s:.0%} of the roof"
-            )
-            whose = ""
-    return "; ".join(said) + "."
+    return "; ".join(_said(r, one) for one in r.series) + "."
+
+
+def _said(r: RooflineResult, one: Series) -> str:
+    """What binds each step, and how much of its roof is reached; of one deployment alone also where it stands."""
+    ridge = next(one.roof.ridge(ceiling) for ceiling in one.roof.compute if ceiling.name == one.arithmetic)
+    several, said = len(r.series) > 1, []
+    for step in one.steps:
+        where = "" if several else f" at {show_rate(step.intensity)} FLOP/B (ridge {ridge:,.0f} in {one.arithmetic})"
+        said.append(f"{step.phase}: {LIMITS[step.bound]}{where}, {step.nominal_time_s / step.time_s:.0%} of the roof")
+    return f"{series_name(r, one)}: {', '.join(said)}" if several else "; ".join(said)
 
 
 def _ceilings(r: RooflineResult) -> Section:
@@ -109,7 +113,7 @@ def _ceiling_rows(r: RooflineResult) -> Iterator[Row]:
         for ceiling in (one.roof.memory, *one.roof.further):
             reached = "" if ceiling.calibrated is None else show_bandwidth(ceiling.calibrated)
             yield (whose + ceiling.name, show_bandwidth(ceiling.nominal), reached, "", "")
-        for ceiling in one.roof.compute:
+        for ceiling in r.drawn(one):
             reached = "" if ceiling.calibrated is None else show_compute(ceiling.calibrated)
             calibrated = one.roof.ridge(ceiling, calibrated=True)
             yield (
@@ -123,21 +127,22 @@ def _ceiling_rows(r: RooflineResult) -> Iterator[Row]:
 
 def _steps(r: RooflineResult) -> Section:
     header = ("", "FLOP/B", "as reached", "time", "nominal", "binds")
-    rows: list[Row] = []
+    return Section("Whole steps", header, tuple(_step_rows(r)))
+
+
+def _step_rows(r: RooflineResult) -> Iterator[Row]:
     for one in r.series:
         whose = f"{series_name(r, one)}: " if len(r.series) > 1 else ""
-        for step in (*one.steps, *one.path):
-            rows.append(
-                (
-                    whose + step_name(step),
-                    f"{step.intensity:,.3g}",
-                    show_compute(step.flop_per_s),
-                    show_time(step.time_s),
-                    show_time(step.nominal_time_s),
-                    LIMITS[step.bound],
-                )
+        told = {step.batch for step in one.steps}
+        for step in (*one.steps, *(step for step in one.path if step.batch not in told)):
+            yield (
+                whose + ("prefill" if step.phase == "prefill" else f"decode, batch {step.batch:g}"),
+                show_rate(step.intensity),
+                show_compute(step.flop_per_s),
+                show_time(step.time_s),
+                show_time(step.nominal_time_s),
+                LIMITS[step.bound],
             )
-    return Section("Whole steps", header, tuple(rows))
 
 
 def _operators(r: RooflineResult, one: Series, phase: Phase) -> Section:
@@ -149,14 +154,14 @@ def _operators(r: RooflineResult, one: Series, phase: Phase) -> Section:
     rest = 1 - sum(point.share for point in points)
     if rest > _FEW:
         rows.append(("host", "", "", show_time(rest * step.time_s), f"{rest:.1%}", ""))
-    header = (f"operators of {phase}{whose}", "FLOP/B", "as reached", "time", "share", "binds")
-    return Section(f"{phase.capitalize()}{whose}", header, tuple(rows))
+    header = ("", "FLOP/B", "as reached", "time", "share", "binds")
+    return Section(f"Operators of {phase}{whose}", header, tuple(rows))
 
 
 def _operator(point: OperatorPoint) -> Row:
     return (
         point.name,
-        f"{point.intensity:,.3g}" if point.has_place else "",
+        show_rate(point.intensity) if point.has_place else "",
         show_compute(point.flop_per_s) if point.has_place else "",
         show_time(point.time_s),
         f"{point.share:.1%}",
@@ -168,7 +173,7 @@ def _measured(r: RooflineResult) -> Section:
     rows = tuple(
         (
             show(point.name),
-            f"{point.intensity:,.3g}",
+            show_rate(point.intensity),
             show_compute(point.flop_per_s),
             f"{point.flop_per_s / r.attainable(point.intensity):.0%}",
         )

@@ -1,23 +1,24 @@
 """The roofline as a drawing: log-log, roofs as lines, operators as points sized by their share of the time, whole steps as stars.
 
-Solid roofs are nominal, dashed ones what kernels reach; dotted lines fall from the ridges. With one deployment the colours tell prefill from
-decode, with several they tell the deployments; the shapes of the points tell the phases in both.
+Solid roofs are nominal, dashed ones what kernels reach; dotted lines fall from the ridges. With one deployment the colours tell prefill
+from decode, with several they tell the deployments; the shapes of the points tell the phases in both.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .canvas import DARK, LIGHT, POINTS_PER_INCH, Ruler, Theme, decades, new_figure, steady
-from .labels import Box, Label, Segment, place_labels
+from .labels import Box, Label, Segment, place_most
 from .roofline import series_name, step_name
 from .roofline_key import BATCH_AREA, MEASURED_AREA, SHAPES, STAR_AREA, area_of, draw_key, draw_title
 from .roofline_lines import limits_of, roof_lines, show_tick
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
 DEFAULT_SIZE = (1200, 800)
 LABEL_SIZE = 8.0
 _REACHES = (9.0, 15.0, 22.0, 30.0, 40.0, 52.0, 66.0, 82.0, 100.0)
-_SAME = 4.0  # points between markers that share a label
+_INSIDE = 2.0  # points between the axes and a label
+_SAME = 3.0  # points between markers that share a label
+_LONGEST_JOINED = 36  # letters of a label of several operators
 _ALONG = tuple(step / 20 for step in range(19, 0, -1))  # places of a label on a line
 
 
@@ -82,7 +85,7 @@ class Sheet:
         """Draw a line, and keep labels away from it."""
         self.axes.plot(xs, ys, **style)
         places = [self.place(x, y) for x, y in zip(xs, ys, strict=True)]
-        self.lines += [(*begin, *end) for begin, end in zip(places, places[1:], strict=False)]
+        self.lines += [(*begin, *end) for begin, end in itertools.pairwise(places)]
 
     def want(self, order: float, text: str, x: float, y: float, area: float, colour: str) -> None:
         """Ask for a label beside a marker."""
@@ -163,7 +166,7 @@ def _prepare(sheet: Sheet) -> None:
 
 
 def _fine_ticks(sheet: Sheet) -> None:
-    """Ticks between the decades as the markers of one line per axis: as ticks of their own they would take a tenth of the drawing's time."""
+    """Ticks between the decades as the markers of one line per axis: ticks of their own would take a tenth of the drawing's time."""
     axes = sheet.axes
     for (low, high), marker, is_across in ((axes.get_xlim(), 3, True), (axes.get_ylim(), 0, False)):
         fine = [digit * power for power in decades(low / 10, high) for digit in range(2, 10)]
@@ -199,8 +202,8 @@ def _draw_roof(sheet: Sheet, line: RoofLine) -> None:
     if ends is None:
         return
     kind = "calibrated" if line.calibrated else "nominal"
-    label = f"{line.kind} {kind} {', '.join(line.names)}"
-    sheet.line(*ends, label=sheet.ruler.drawable(label), color=colour, zorder=2, **_STYLES[further, line.calibrated])
+    name = sheet.ruler.drawable(f"{line.kind} {kind} {', '.join(line.names)}")
+    sheet.line(*ends, label=name, color=colour, zorder=2, **_STYLES[further, line.calibrated])
     sheet.want_along(sheet.ruler.drawable(line.label, 60), sheet.lines[-1], above=not (line.calibrated or further))
     if line.kind != "flat":
         return
@@ -224,23 +227,28 @@ def _draw_roof(sheet: Sheet, line: RoofLine) -> None:
 
 
 def _draw_operators(sheet: Sheet, number: int, one: Series) -> None:
-    """Operators as points, the small ones over the large ones."""
-    for point in sorted((p for p in one.operators if p.has_place), key=lambda p: (-p.share, p.phase, p.name)):
-        area, colour = area_of(point.share), sheet.colour(number, point.phase)
+    """Operators as points, those of a phase together, the small ones over the large ones."""
+    for phase in sheet.result.phases:
+        points = [point for point in one.operators if point.phase == phase and point.has_place]
+        if not points:
+            continue
+        points.sort(key=lambda point: (-point.share, point.name))
+        areas, colour = [area_of(point.share) for point in points], sheet.colour(number, phase)
         sheet.axes.scatter(
-            [point.intensity],
-            [point.flop_per_s],
-            s=area,
+            [point.intensity for point in points],
+            [point.flop_per_s for point in points],
+            s=areas,
             c=colour,
-            marker=SHAPES[point.phase],
+            marker=SHAPES[phase],
             linewidths=0.5,
             edgecolors=sheet.theme.paper,
             alpha=0.9,
-            label=f"{point.phase}: {point.name}",
-            zorder=3 + (1 - point.share) / 2,
+            label=f"operators of {phase}, {number}",
+            zorder=3,
         )
-        sheet.mark(point.intensity, point.flop_per_s, area)
-        sheet.want(2 - point.share, point.name, point.intensity, point.flop_per_s, area, colour)
+        for point, area in zip(points, areas, strict=True):
+            sheet.mark(point.intensity, point.flop_per_s, area)
+            sheet.want(2 - point.share, point.name, point.intensity, point.flop_per_s, area, colour)
 
 
 def _draw_steps(sheet: Sheet, number: int, one: Series) -> None:
@@ -295,16 +303,18 @@ def _draw_measured(sheet: Sheet) -> None:
 
 def _draw_labels(sheet: Sheet) -> None:
     """Labels where there is room, the most important first, each in the colour of ink."""
-    wanted = _distinct(sorted(sheet.wanted, key=lambda want: (want.order, want.text, want.label.x, want.label.y)))
-    frame = Box(*(float(edge) for edge in sheet.axes.bbox.extents))
-    places = place_labels([want.label for want in wanted], frame, sheet.taken, sheet.lines, sheet.anchors)
+    wanted = _distinct(
+        sheet, sorted(sheet.wanted, key=lambda want: (want.order, want.text, want.label.x, want.label.y))
+    )
+    left, bottom, right, top = (float(edge) for edge in sheet.axes.bbox.extents)
+    frame = Box(left + _INSIDE, bottom + _INSIDE, right, top)
+    places = place_most([want.label for want in wanted], frame, sheet.taken, sheet.lines, sheet.anchors)
     for want, place in zip(wanted, places, strict=True):
         if place is None:
             continue
-        left, bottom = place.left - frame.left, place.bottom - frame.bottom
         sheet.axes.annotate(
             want.text,
-            (left, bottom + want.label.height * 0.16),
+            (place.left - left, place.bottom - bottom + want.label.height * 0.16),
             xycoords="axes points",
             fontsize=LABEL_SIZE,
             color=sheet.theme.ink,
@@ -316,13 +326,28 @@ def _draw_labels(sheet: Sheet) -> None:
             _draw_leader(sheet, place.leader, want.colour)
 
 
-def _distinct(wanted: list[Want]) -> list[Want]:
-    """Drop labels that say the same at the same place, such as those of an operator that several series share."""
+def _distinct(sheet: Sheet, wanted: list[Want]) -> list[Want]:
+    """One label for what stands at the same place: the same word of several series once, names of several operators together."""
     kept: list[Want] = []
     for want in wanted:
-        if not any(want.text == other.text and math.dist(want.label[:2], other.label[:2]) < _SAME for other in kept):
+        near = [n for n, other in enumerate(kept) if math.dist(want.label[:2], other.label[:2]) < _SAME]
+        if any(want.text == other for n in near for other in kept[n].text.split(", ")):
+            continue
+        joined = next((n for n in near if _joins(want, kept[n])), None)
+        if joined is None:
             kept.append(want)
+            continue
+        other = kept[joined]
+        text = f"{other.text}, {want.text}"
+        wide, high = sheet.ruler.extent(text, LABEL_SIZE)
+        kept[joined] = other._replace(text=text, label=other.label._replace(width=wide, height=high))
     return kept
+
+
+def _joins(want: Want, other: Want) -> bool:
+    """Whether two operators of one colour share a label; lines and stars (orders up to one) keep their own."""
+    together = len(want.text) + len(other.text) + 2
+    return min(want.order, other.order) >= 1 and want.colour == other.colour and together <= _LONGEST_JOINED
 
 
 def _draw_leader(sheet: Sheet, leader: Segment, colour: str) -> None:
@@ -333,13 +358,3 @@ def _draw_leader(sheet: Sheet, leader: Segment, colour: str) -> None:
     sheet.figure.add_artist(
         Line2D([x / width, x_end / width], [y / height, y_end / height], color=colour, linewidth=0.6, alpha=0.8)
     )
-
-
-def unlabelled(figure: Figure) -> Iterator[str]:
-    """Names of the drawn points that found no room for a label (for tests and captions)."""
-    axes = figure.axes[0]
-    texts = {text.get_text() for text in axes.texts}
-    for collection in axes.collections:
-        name = str(collection.get_label()).partition(": ")[2]
-        if name and name not in texts:
-            yield name

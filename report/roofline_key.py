@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..quantities import show_bandwidth, show_compute
 from .roofline import bandwidth_label, heading, series_name, without_place
-from .roofline_lines import lines_of
+from .roofline_lines import roof_summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ..planner.roofline_answer import RooflineResult
-    from ..planner.roofline_points import Series
     from .canvas import Ruler, Theme
 
 _EDGE = 12.0  # points left and right
@@ -55,13 +53,15 @@ def draw_title(figure: Figure, r: RooflineResult, theme: Theme, ruler: Ruler) ->
     room, y = width - 2 * _EDGE, height - 8
     title = f"Roofline of {what}"
     size = next((s for s in _TITLES if ruler.extent(title, s, "bold")[0] <= room), _TITLES[-1])
-    for text, size, weight, colour in (
+    for text, points, weight, colour in (
         (title, size, "bold", theme.ink),
         (conditions, _SUBTITLE, "normal", theme.faint),
     ):
-        for line in ruler.wrapped(text, room, size, 2, weight):
-            y -= size * 1.25 + (size == _SUBTITLE) * 2
-            figure.text(_EDGE / width, y / height, line, fontsize=size, fontweight=weight, color=colour, va="baseline")
+        for line in ruler.wrapped(text, room, points, 2, weight):
+            y -= points * 1.25 + (points == _SUBTITLE) * 2
+            figure.text(
+                _EDGE / width, y / height, line, fontsize=points, fontweight=weight, color=colour, va="baseline"
+            )
     return y - 8
 
 
@@ -129,13 +129,13 @@ def _groups(r: RooflineResult, theme: Theme) -> Iterator[tuple[Entry, ...]]:
     several = len(r.series) > 1
     if several:
         for number, one in enumerate(r.series):
-            text = f"{series_name(r, one)}: {_summary(r, one, calibrated=False)}"
+            text = f"{series_name(r, one)}: {roof_summary(r, one, calibrated=False)}"
             yield (Entry(text, theme.series[number], "solid", 3.0),)
     first = r.series[0]
-    told = "" if several else f": {_summary(r, first, calibrated=False)}"
+    told = "" if several else f": {roof_summary(r, first, calibrated=False)}"
     yield (Entry(f"nominal roof{told}", theme.ink, "solid", 1.6),)
     if any(one.roof.memory.calibrated is not None for one in r.series):
-        told = "" if several else f": {_summary(r, first, calibrated=True)}"
+        told = "" if several else f": {roof_summary(r, first, calibrated=True)}"
         yield (Entry(f"as kernels reach it{told}", theme.ink, (0, (5, 3)), 1.1),)
     others = list(dict.fromkeys(bandwidth_label(ceiling) for one in r.series for ceiling in one.roof.further))
     if others:
@@ -154,16 +154,6 @@ def _groups(r: RooflineResult, theme: Theme) -> Iterator[tuple[Entry, ...]]:
         Entry(text, theme.faint, marker="o", area=area_of(share))
         for share, text in ((0.01, "1 %"), (0.1, "10 %"), (0.4, "40 % of the step's time"))
     )
-
-
-def _summary(r: RooflineResult, one: Series, *, calibrated: bool) -> str:
-    """A roof in one line: its bandwidth, its rates, its ridges."""
-    lines = [line for line in lines_of(r, one) if line.calibrated == calibrated and line.kind != "further"]
-    said = [show_bandwidth(line.bandwidth) for line in lines if line.kind == "slope"]
-    for line in lines:
-        if line.kind == "flat":
-            said.append(f"{', '.join(line.names)} {show_compute(line.rate)} (ridge {line.ridge:,.0f})")
-    return ", ".join(said)
 
 
 def caption(r: RooflineResult) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What is drawn of a roofline, apart from how: the lines of its roofs, each once, and the range of the axes. For the figure and the terminal."""
+"""What is drawn of a roofline, in a figure or a terminal: the lines of its roofs, each once, and the range of the axes."""
 
 from __future__ import annotations
 
@@ -85,6 +85,18 @@ def _each_line(r: RooflineResult, one: Series) -> Iterator[RoofLine]:
             yield from (RoofLine("flat", bandwidth, rate, calibrated, [name]) for name, rate in known)
     for ceiling in one.roof.further:
         yield RoofLine("further", ceiling.nominal, max(c.nominal for c in drawn), False, [ceiling.name])
+
+
+def roof_summary(r: RooflineResult, one: Series, *, calibrated: bool) -> str:
+    """A roof in one line: its bandwidth, its rates, its ridges."""
+    lines = [line for line in lines_of(r, one) if line.calibrated == calibrated and line.kind != "further"]
+    said = [show_bandwidth(line.bandwidth) for line in lines if line.kind == "slope"]
+    said += [
+        f"{', '.join(line.names)} {show_compute(line.rate)} (ridge {line.ridge:,.0f})"
+        for line in lines
+        if line.kind == "flat"
+    ]
+    return ", ".join(said)
 
 
 def limits_of(r: RooflineResult) -> tuple[Range, Range]:

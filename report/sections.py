@@ -9,20 +9,26 @@ from ..errors import show
 from ..quantities import show_bytes, show_count, show_parameters, show_rate, show_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
     from ..accuracy.results import MemoryAccuracy
+    from ..accuracy.speculation import SpeculationAccuracy
     from ..accuracy.speed import SpeedAccuracy
     from ..engines.profile import EngineProfile
     from ..planner.advice import Advice
     from ..planner.caching import KvResult
+    from ..planner.claim_gains import GainResult
+    from ..planner.claims import ClaimResult
+    from ..planner.comparing import CompareResult
     from ..planner.deployment import Deployment, EngineSettings
     from ..planner.logged import LoggedPart
     from ..planner.ranges import Range
     from ..planner.results import Answer, Explanation
+    from ..planner.roofline_answer import RooflineResult
     from ..planner.sensitivity import Sensitivity
     from ..planner.sizing import SizeResult
     from ..planner.solve import Solution
+    from ..planner.speculation import SpeculationResult
     from ..planner.sweeping import SweepResult
     from .listings import Listing
 
@@ -40,13 +46,17 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A heading, a verdict, sections, and remarks at the end."""
+    """A heading, a verdict, sections, and remarks at the end.
+
+    ``plot`` draws lines of text with their styles below the verdict, for a width and for signs in Unicode or in ASCII.
+    """
 
     heading: str
     verdict: str
     good: bool
     sections: tuple[Section, ...]
     remarks: tuple[str, ...]
+    plot: Callable[[int, bool], Iterable[Sequence[tuple[str, str]]]] | None = None
 
 
 REASONS = {
@@ -323,7 +333,7 @@ def report_of(answer: Answer, *, explain: bool = False) -> Report:
     return replace(arranged, sections=arranged.sections + derived)
 
 
-def _arranged(answer: Answer) -> Report:
+def _arranged(answer: Answer) -> Report:  # noqa: C901, PLR0911  # one for each verb
     # What another verb's answer is made of is loaded only for that verb.
     match answer.command:
         case "size":
@@ -338,14 +348,34 @@ def _arranged(answer: Answer) -> Report:
             from .accuracy_speed import speed_report
 
             return speed_report(cast("SpeedAccuracy", answer))
+        case "accuracy speculation":
+            from .accuracy_speculation import speculation_accuracy_report
+
+            return speculation_accuracy_report(cast("SpeculationAccuracy", answer))
+        case "compare":
+            from .comparison import compare_report
+
+            return compare_report(cast("CompareResult", answer))
+        case "speculate":
+            from .speculation import speculation_report
+
+            return speculation_report(cast("SpeculationResult", answer))
         case "sweep":
             from .sweeps import sweep_report
 
             return sweep_report(cast("SweepResult", answer))
+        case "roofline":
+            from .roofline import roofline_report
+
+            return roofline_report(cast("RooflineResult", answer))
         case "advise":
             from .advice import advice_report
 
             return advice_report(cast("Advice", answer))
+        case "claim":
+            from .claim import claim_report
+
+            return claim_report(cast("ClaimResult | GainResult", answer))
     from .listings import Listing
 
     if isinstance(answer, Listing):

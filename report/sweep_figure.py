@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import DomainError
 from ..quantities import show_count, show_time
 from .canvas import DARK, LIGHT, Theme, decades, steady
-from .panels import Entry, new_page, plain_ticks, thinned, titled
+from .panels import Entry, new_page, plain_ticks, round_steps, thinned, titled
 from .sweep_lines import lines_of, marks_within
 from .sweeps import heading
 
@@ -60,12 +60,12 @@ _TITLES = {
 }
 
 
-def sweep_figure(r: SweepResult, *, size: tuple[int, int] = DEFAULT_SIZE, dark: bool = False) -> Figure:
+def sweep_figure(r: SweepResult, *, size: tuple[int, int] | None = None, dark: bool = False) -> Figure:
     """Draw a sweep; :func:`~roofplan.report.canvas.rendered` turns it into a file.
 
     Parameters
     ----------
-    size : width and height in pixels of 1/100 inch
+    size : width and height in pixels of 1/100 inch; default: 1200 x 620
     dark : on dark paper
 
     Raises
@@ -80,7 +80,7 @@ def sweep_figure(r: SweepResult, *, size: tuple[int, int] = DEFAULT_SIZE, dark: 
     theme = DARK if dark else LIGHT
     with steady():
         subtitle = f"{left_out} more lines are left out" if left_out else ""
-        page = new_page(heading(r), subtitle, list(_key(r, lines, theme)), 2, size, theme)
+        page = new_page(heading(r), subtitle, list(_key(r, lines, theme)), 2, size or DEFAULT_SIZE, theme)
         for number, (figure, title) in enumerate(
             ((RATE, "output tokens/s per device, expected"), (TIME, "time per output token (TPOT), expected"))
         ):
@@ -227,7 +227,7 @@ def _across(page: Page, axes: Axes, name: str, lines: list[Line], theme: Theme) 
         margin = 0.03 * (high - low) or 0.5
         axes.set_xlim(low - margin, high + margin)
         if len(distinct) > _FEW_TICKS:
-            ticks = _round_steps(low, high)
+            ticks = round_steps(low, high)
     plain_ticks(axes, "x", thinned(ticks, room, widest(ticks)), show_count)
 
 
@@ -257,18 +257,7 @@ def _up(axes: Axes, values: list[float], figure: str) -> None:
         plain_ticks(axes, "y", [tick for tick in ticks if low <= tick <= high], shown)
         return
     axes.set_ylim(0, high * 1.08)
-    plain_ticks(axes, "y", _round_steps(0, high * 1.08), lambda y: shown(y) if y else "0")
-
-
-def _round_steps(low: float, high: float) -> list[float]:
-    """Round numbers between two numbers, at most nine of them.
-
-    >>> _round_steps(0, 7)
-    [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
-    """
-    power = 10.0 ** math.floor(math.log10(max(high - low, 1e-12)))
-    step = next(size for part in (0.1, 0.2, 0.5, 1, 2) if (high - low) / (size := part * power) <= 8)
-    return [step * place for place in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    plain_ticks(axes, "y", round_steps(0, high * 1.08), lambda y: shown(y) if y else "0")
 
 
 def _show_rate(value: float) -> str:

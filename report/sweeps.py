@@ -85,10 +85,7 @@ def value_of(row: dict[str, Any], name: str) -> str:
 
 def _points(r: SweepResult) -> Section:
     numbers = _shown(r.count)
-    columns: list[tuple[str, Callable[[dict[str, Any]], str]]] = [
-        (axis.name, lambda row, name=axis.name: value_of(row, name))
-        for axis in r.axes  # type: ignore[misc]
-    ]
+    columns: list[tuple[str, Callable[[dict[str, Any]], str]]] = [(axis.name, _value(axis.name)) for axis in r.axes]
     if r.mode == "serving":
         columns.append(("TTFT", lambda row: _expected(row["ttft_s"], show_time)))
     columns += [
@@ -108,6 +105,10 @@ def _points(r: SweepResult) -> Section:
     columns.append(("fits", lambda row: "yes" if row["fits"] else f"no: {SHORT_REASONS[row['reason']]}"))
     rows = tuple(tuple(cell(row) for _, cell in columns) for row in r.rows(numbers))
     return Section("Points", tuple(name for name, _ in columns), rows)
+
+
+def _value(name: str) -> Callable[[dict[str, Any]], str]:
+    return lambda row: value_of(row, name)
 
 
 def _shown(count: int) -> list[int]:
@@ -209,7 +210,7 @@ def _remarks(r: SweepResult) -> Iterable[str]:
     elif len(r.curves) > MOST_CURVES:
         yield f"marks of the first {MOST_CURVES} of {len(r.curves)} curves; --format json has all."
     if r.mode == "decode":
-        yield "TPOT is the time of a decode step: nobody sends prompts. With --prompt and --output instead of a context they come in between."
+        yield "TPOT is the time of a decode step: nobody sends prompts. With --prompt and --output, and no context, they come in between."
     else:
         yield "TTFT and TPOT as roofplan size gives them: prompts of others come in between, and those who find no memory wait."
     yield "expected; low to high: 80 % of cases; roof: the bound at nominal rates. Memory is that of one device."

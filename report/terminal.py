@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from ..errors import show
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from typing import TextIO
 
     from rich.console import Console
@@ -59,6 +60,9 @@ def print_report(report: Report, color: Color = "auto") -> None:
         out.print(_text(report.heading, style="bold"), soft_wrap=True)
     if report.verdict:
         out.print(_text(report.verdict, style="green" if report.good else "bold red"), soft_wrap=True)
+    if report.plot is not None:
+        out.print()
+        _print_plot(out, report.plot(out.width, _draws(sys.stdout.encoding)))
     for section in report.sections:
         out.print()
         _print_section(out, section)
@@ -66,6 +70,24 @@ def print_report(report: Report, color: Color = "auto") -> None:
         out.print()
     for remark in report.remarks:
         out.print(_text(remark, style="yellow" if remark.startswith("warning") else "dim"), soft_wrap=True)
+
+
+def _print_plot(out: Console, lines: Iterable[Sequence[tuple[str, str]]]) -> None:
+    for line in lines:
+        text = _text("")
+        for content, style in line:
+            text.append_text(_text(content, style))
+        text.rstrip()
+        out.print(text, soft_wrap=True)
+
+
+def _draws(encoding: str | None) -> bool:
+    """Whether a stream takes the signs of drawings; those of the text alone are escaped where it does not."""
+    try:
+        "⣿│★".encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
 
 
 def _text(content: str, style: str = "") -> Text:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from .sections import Report, Section
 
 
+_PLOT_WIDTH = 100  # letters
+
+
 def to_json(answer: Answer, *, explain: bool = False) -> str:
     """The envelope that scripts rely on: keys sorted, base units, no rounding, no NaN."""
     envelope = answer.to_dict()
@@ -95,6 +98,9 @@ def to_markdown(report: Report) -> str:
     lines = [f"## {_escaped(report.heading)}", ""] if report.heading else []
     if report.verdict:
         lines += [f"**{_escaped(report.verdict)}**", ""]
+    if report.plot is not None:
+        drawn = ["".join(text for text, _ in line).rstrip() for line in report.plot(_PLOT_WIDTH, True)]
+        lines += ["```text", *(line.replace("`", "'") for line in drawn), "```", ""]
     for section in report.sections:
         lines += [*section_lines(section), ""]
     lines += [f"- {_escaped(remark)}" for remark in report.remarks]

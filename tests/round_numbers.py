@@ -75,7 +75,7 @@ IDEAL = replace(
 )
 
 TIMING = Timing(host_per_step=0.0, host_per_sequence=0.0, small_kernels=1.0, exchange_kernels=("quick", "slow"))
-PROMPT_TO_PROMPT = Scheduling(admission="mixed")
+MIXED = Scheduling(admission="mixed")
 
 
 def table(kernel: str, ranks: int, points: dict[int, float], operation: Any = "all_reduce") -> Exchange:
@@ -97,7 +97,7 @@ def reach(
     *,
     kernels: Kernels = KERNELS,
     timing: Timing = TIMING,
-    scheduling: Scheduling = PROMPT_TO_PROMPT,
+    scheduling: Scheduling = MIXED,
     **options: Any,
 ) -> Deployment:
     """A deployment with these kernels, and an engine of this timing."""

@@ -72,6 +72,12 @@ def speed(
     simulate: Annotated[
         bool, typer.Option("--simulate", help="Closed loops request by request, not by the closed form.")
     ] = False,
+    leave_one_out: Annotated[
+        bool,
+        typer.Option(
+            "--leave-one-out", help="Also predict each model, device and engine with constants fitted without it."
+        ),
+    ] = False,
     rows: Annotated[
         str | None, typer.Option("--rows", metavar="FILE", help="Write every comparison to a CSV file.")
     ] = None,
@@ -97,7 +103,49 @@ def speed(
 
     labels = [name.strip() for name in by.split(",") if name.strip()]
     with progress_on_stderr("rows") as progress:
-        result = speed_accuracy(data, labels, simulate=simulate, progress=progress)
+        result = speed_accuracy(data, labels, simulate=simulate, leave_one_out=leave_one_out, progress=progress)
+    if rows is not None:
+        specfiles.write_text(Path(rows), result.to_rows(), overwrite=force)
+    print_answer(result, output_format, color)
+    return ExitCode.YES
+
+
+@app.command()
+def speculation(
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data", metavar="CSV", help="Rows in the columns of accuracy/data/speculation.csv. Default: that file."
+        ),
+    ] = None,
+    by: Annotated[
+        str, typer.Option("--by", metavar="COLUMNS", help="Also by the values of these columns (drafter,engine,k).")
+    ] = "",
+    rows: Annotated[
+        str | None, typer.Option("--rows", metavar="FILE", help="Write every comparison to a CSV file.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing --rows file.")] = False,
+    output_format: o.OutputFormat = o.Format.text,
+    color: o.ColorChoice = o.Color.auto,
+) -> int:
+    """Compare predicted speed-ups of speculative decoding with published ones.
+
+    Examples:
+    roofplan accuracy speculation
+
+    roofplan accuracy speculation --by engine,k --rows comparisons.csv
+
+    roofplan accuracy speculation --data my-rows.csv --format json
+    """
+    from pathlib import Path
+
+    from .. import specfiles
+    from ..accuracy.speculation import speculation_accuracy
+    from ..errors import ExitCode
+    from .render import print_answer
+
+    columns = [column.strip() for column in by.split(",") if column.strip()]
+    result = speculation_accuracy(data, columns)
     if rows is not None:
         specfiles.write_text(Path(rows), result.to_rows(), overwrite=force)
     print_answer(result, output_format, color)

@@ -72,6 +72,7 @@ def complete_engine(incomplete: str) -> list[str]:
 
 
 _WORKLOAD, _LAYOUT, _FORMATS, _ENGINE = "Workload", "Devices", "Number formats", "Engine"
+FORMATS_PANEL = _FORMATS
 _MEMORY, _OUTPUT = "Memory", "Output"
 
 Model = Annotated[
@@ -309,7 +310,9 @@ Sensitivity = Annotated[
         rich_help_panel=_OUTPUT,
     ),
 ]
-Goal = Annotated[AdviceGoal, typer.Option("--goal", help="Rank the levers by their gain in this.", rich_help_panel=_OUTPUT)]
+Goal = Annotated[
+    AdviceGoal, typer.Option("--goal", help="Rank the levers by their gain in this.", rich_help_panel=_OUTPUT)
+]
 PrefixHit = Annotated[
     str | None,
     typer.Option(
@@ -328,3 +331,19 @@ Acceptance = Annotated[
         rich_help_panel=_WORKLOAD,
     ),
 ]
+PictureFile = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", metavar="FILE", help="Draw a picture: .png, .svg or .pdf.", rich_help_panel=_OUTPUT),
+]
+PictureSize = Annotated[
+    str | None,
+    typer.Option(
+        "--size", metavar="WIDTHxHEIGHT", help="Pixels of a picture. Default: 1200x800.", rich_help_panel=_OUTPUT
+    ),
+]
+Dark = Annotated[bool, typer.Option("--dark", help="A picture on dark paper.", rich_help_panel=_OUTPUT)]
+DataFile = Annotated[
+    Path | None,
+    typer.Option("--data", metavar="FILE", help="Write what is drawn: .csv or .json.", rich_help_panel=_OUTPUT),
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace existing files.", rich_help_panel=_OUTPUT)]

@@ -34,6 +34,16 @@ def print_answer(answer: Answer, output_format: Format, color: Color, *, explain
             sys.stdout.write(textfiles.to_markdown(sections.report_of(answer, explain=explain)))
 
 
+def print_short(answer: Answer) -> None:
+    """Print heading, verdict and warnings of an answer whose rest stands in a file, without what a terminal needs for tables."""
+    from ..errors import show
+    from ..report import sections
+
+    report = sections.report_of(answer)
+    lines = [report.heading, report.verdict, *(remark for remark in report.remarks if remark.startswith("warning"))]
+    sys.stdout.write("".join(f"{show(line, 2000)}\n" for line in lines if line))
+
+
 @contextlib.contextmanager
 def progress_on_stderr(what: str) -> Iterator[Callable[[int, int], None] | None]:
     """Show on standard error how far long work is, where a person watches; None elsewhere."""

@@ -33,7 +33,7 @@ GENERATIONS: dict[str, tuple[str, ...] | None] = {
     "vllm@0.9": None,
     "vllm@0.12": ("prompt_floor",),
     "sglang@0.3": None,
-    "tensorrt-llm@0.8": None,
+    "tensorrt-llm-triton@0.8": None,
     "tensorrt-llm@0.19": None,
 }
 _TPOT_SCALE, _TTFT_SCALE = 0.10, 0.20
@@ -67,11 +67,13 @@ SHARED = {
     "gated_delta": Prior(22e-6, 5e-6),
     "sparse_index": Prior(52e-6, 10e-6),
 }
-# TensorRT-LLM's first backend is in C++: its host is quicker than one in Python, but its kernels fuse less between products.
-OWN = {"tensorrt-llm@0.8.layer_passes": Prior(20, 8)}
-_QUICKER = {
-    "tensorrt-llm@0.8.prompt_floor": Prior(0.3e-3, 0.1e-3),
-    "tensorrt-llm@0.8.request_overhead": Prior(6e-3, 2e-3),
+# TensorRT-LLM's first backend, in C++, behind Triton: its host is quicker with prompts than one in Python, but its kernels fuse less
+# between products, and Triton passes the tokens of every sequence on.
+OWN = {"tensorrt-llm-triton@0.8.layer_passes": Prior(15, 3)}
+_TRITON = {
+    "tensorrt-llm-triton@0.8.prompt_floor": Prior(0.3e-3, 0.1e-3),
+    "tensorrt-llm-triton@0.8.request_overhead": Prior(5e-3, 2e-3),
+    "tensorrt-llm-triton@0.8.host_per_sequence": Prior(50e-6, 20e-6),
 }
 _FLOORS = ("routing", "latent", "gated_delta", "sparse_index")
 PRIORS = {
@@ -80,7 +82,7 @@ PRIORS = {
     for name, prior in PER_ENGINE.items()
     if names is None or name in names
 }
-PRIORS |= _QUICKER | OWN | SHARED
+PRIORS |= _TRITON | OWN | SHARED
 
 Constants = dict[str, float]
 
@@ -88,6 +90,22 @@ Constants = dict[str, float]
 def expected() -> Constants:
     """The constants before any row is seen."""
     return {name: prior.expected for name, prior in PRIORS.items()}
+
+
+def published() -> Constants:
+    """The constants as the catalogues have them."""
+    from ...engines import load
+    from ...hardware import KERNELS, kernels_from_document
+
+    floors = kernels_from_document(KERNELS.read("generic")).floors
+    found: Constants = {name: getattr(floors, name) for name in _FLOORS}
+    for name in PRIORS:
+        generation, _, own = name.rpartition(".")
+        if name not in found:
+            profile = load(generation or "vllm@0.9")
+            part = profile.scheduling if own == "request_overhead" else profile.timing
+            found[name] = getattr(part, own)
+    return found
 
 
 def with_constants(case: Case, constants: Constants) -> Case:
@@ -174,14 +192,14 @@ def _group(row: ServingRow) -> tuple[str, ...]:
     return (row.engine, row.gpu, row.model, row.precision)
 
 
-def log_errors(seen: Sequence[Observation], constants: Constants) -> list[float]:
-    """log(predicted / measured) of every observation."""
-    return [_log_error(observation, constants) for observation in seen]
+def log_errors(seen: Sequence[Observation], constants: Constants, simulate: bool = True) -> list[float]:
+    """log(predicted / measured) of every observation; times to first token by simulation, or all by the closed form."""
+    return [_log_error(observation, constants, simulate) for observation in seen]
 
 
-def _log_error(observation: Observation, constants: Constants) -> float:
+def _log_error(observation: Observation, constants: Constants, simulate: bool) -> float:
     case = with_constants(observation.case, constants)
-    found = predict(case, simulate=observation.metric == "ttft")
+    found = predict(case, simulate=simulate and observation.metric == "ttft")
     return math.log((found.tpot_s if observation.metric == "tpot" else found.ttft_s) / observation.measured_s)
 
 
@@ -191,14 +209,17 @@ def fit(
     """Gauss-Newton from a start; gives the constants, and errors and their slopes there (per deviation of each prior)."""
     constants = start
     for number in range(rounds):
-        errors, slopes = _linearised(seen, constants)
+        errors, slopes = linearised(seen, constants)
         constants = _moved(constants, _solved(seen, errors, slopes, constants))
         say(f"round {number + 1}: mean square of residuals {_mean_square(seen, errors):.3f}")
-    errors, slopes = _linearised(seen, constants)
+    errors, slopes = linearised(seen, constants)
     return constants, errors, slopes
 
 
-def _linearised(seen: Sequence[Observation], constants: Constants) -> tuple[np.ndarray, np.ndarray]:
+def linearised(
+    seen: Sequence[Observation], constants: Constants, simulate: bool = True
+) -> tuple[np.ndarray, np.ndarray]:
+    """Errors, and their slopes per deviation of each prior, by differences."""
     import multiprocessing
 
     import numpy as np
@@ -208,10 +229,10 @@ def _linearised(seen: Sequence[Observation], constants: Constants) -> tuple[np.n
     touched = [
         [i for i, profile in enumerate(profiles) if name in SHARED or _concerns(name, profile)] for name in names
     ]
-    jobs = [(list(seen), constants)]
+    jobs = [(list(seen), constants, simulate)]
     for name, indices in zip(names, touched, strict=True):
         moved = constants | {name: constants[name] + _STEP * PRIORS[name].deviation}
-        jobs.append(([seen[i] for i in indices], moved))
+        jobs.append(([seen[i] for i in indices], moved, simulate))
     with multiprocessing.get_context("fork").Pool() as pool:
         results = pool.starmap(log_errors, jobs, chunksize=1)
     errors = np.array(results[0])
@@ -264,6 +285,7 @@ def left_out(
     fitted: tuple[Constants, np.ndarray, np.ndarray],
     judged: Sequence[Observation],
     label: Callable[[ServingRow], str],
+    simulate: bool = True,
 ) -> list[float]:
     """Errors of the judged observations with constants fitted without those of their own label; from the slopes at the full fit."""
     import numpy as np
@@ -275,7 +297,7 @@ def left_out(
         keep = np.array([0.0 if own == held else 1.0 for own in labels])
         others = _moved(constants, _solved(seen, errors, slopes, constants, keep))
         indices = [i for i, own in enumerate(own_labels) if own == held]
-        for i, error in zip(indices, log_errors([judged[i] for i in indices], others), strict=True):
+        for i, error in zip(indices, log_errors([judged[i] for i in indices], others, simulate), strict=True):
             found[i] = error
     return found
 

@@ -199,7 +199,7 @@ def _after_prefix(s: Situation, cached: int) -> Outcome:
     rest = replace(
         d,
         workload=replace(d.workload, prompt=d.workload.prompt - cached),
-        max_model_len=d.longest_sequence,  # the engine still plans for whole sequences
+        max_model_len=max(d.longest_sequence, d.workload.length),  # the engine still plans for whole sequences
     )
     cache = engine_cache(d)
     plan = replace(

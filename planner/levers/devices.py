@@ -36,14 +36,17 @@ def _worth_a_look(now: Layout) -> list[Layout]:
     found = [replace(now, **{name: 2 * getattr(now, name)}) for name in ("tp", "pp", "dp")]
     found += [replace(now, **{name: getattr(now, name) // 2}) for name in ("tp", "pp", "dp") if getattr(now, name) > 1]
     found += [Layout(tp=devices, ep=now.ep), Layout(pp=devices), Layout(dp=devices, ep=now.ep)]
-    if devices > 2:
+    if devices > 2 and devices % 2 == 0:
         found += [Layout(tp=devices // 2, pp=2, ep=now.ep), Layout(tp=devices // 2, dp=2, ep=now.ep)]
     found = [replace(layout, ep=min(layout.ep, layout.tp * layout.dp)) for layout in found]
     return [layout for layout in dict.fromkeys(found) if layout != now]
 
 
 def _layout(s: Situation, layout: Layout) -> Lever | None:
-    """The deployment on other devices of the same kind; None where the model cannot be divided so, or the engine divides layers only."""
+    """The deployment on other devices of the same kind.
+
+    None where the model cannot be divided so, the engine divides layers only, or nothing is known of exchanges.
+    """
     d = s.deployment
     if layout.tp > d.layout.tp and not isinstance(s.reached, StepModel):
         return None
@@ -51,7 +54,9 @@ def _layout(s: Situation, layout: Layout) -> Lever | None:
         check_layout(d.model, layout)
     except LayoutError:
         return None
-    kernels = s.choices.kernels if layout.devices > 1 and s.choices.kernels is not None else d.kernels
+    kernels = s.choices.kernels or d.kernels
+    if kernels is not None and layout.devices > 1 and not kernels.collective:
+        return None
     changed = without_given_weights(replace(d, layout=layout, kernels=kernels))
     after = outcome_of(changed)
     name = str(layout).replace(", ", "-").replace(" ", "") if layout.devices > 1 else "one"

@@ -90,6 +90,8 @@ VERBS = {
     "kv": ("kv", "MODEL"),
     "kv beyond the context": ("kv", "MODEL", "--context", "5000"),
     "kv explained": ("kv", "MODEL", "--explain"),
+    "claim": ("claim", "9000 tok/s/user", "MODEL", "DEVICE", "--explain"),
+    "claim of a gain": ("claim", "2x", "MODEL", "DEVICE", "--by", "batching", "--users", "8", "--explain"),
     "model show": ("model", "show", "MODEL"),
     "model lint": ("model", "lint", "MODEL"),
     "model diff": ("model", "diff", "MODEL", "gpt2"),

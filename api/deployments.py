@@ -1,0 +1,137 @@
+"""Deployment files: the words of the command line as a mapping.
+
+schema: roofplan/deployment/v1
+name: today                # optional: what it is called in a comparison
+model: llama-3.1-8b        # as MODEL; a path is looked for beside the file
+hardware: h100-sxm         # as HARDWARE
+devices: 2                 # and any other option, as in the library (max_model_len for --max-model-len)
+usd_per_hour: 2.5          # optional: price of one device
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from .. import specfiles
+from ..errors import RoofplanError, SpecError
+from ..quantities import NUMBER, parse
+from .building import deployment
+from .options import Options
+
+if TYPE_CHECKING:
+    from ..documents import Document
+    from ..planner.deployment import Deployment
+
+SCHEMA = "roofplan/deployment/v1"
+_NEEDED = ("model", "hardware")
+_KEYS = ("schema", "name", *_NEEDED, "usd_per_hour", *Options.__annotations__)
+_TEXTS = ("schema", "name", *_NEEDED, "weights", "kv", "activations", "engine")
+_PATHS = ("model", "hardware", "engine")
+_NAMES = {"MODEL": "model", "HARDWARE": "hardware"}  # of arguments that have no option
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentFile:
+    """What a file describes: its name (that of the file where it states none), the deployment, and the price of a device, if stated."""
+
+    name: str
+    deployment: Deployment
+    usd_per_hour: float | None
+
+
+def is_deployment(document: Document) -> bool:
+    """Whether a document says that it is a deployment."""
+    data = document.data
+    return isinstance(data, dict) and str(data.get("schema", "")).startswith("roofplan/deployment/")
+
+
+def read_deployment(path: str | os.PathLike[str]) -> DeploymentFile:
+    """Read a deployment file (YAML or JSON).
+
+    Raises
+    ------
+    RoofplanError : with file, line and column, for what is malformed, unknown or no deployment
+    """
+    return deployment_of(specfiles.read_document(os.fspath(path)))
+
+
+def deployment_of(document: Document) -> DeploymentFile:
+    """Build what a document describes.
+
+    Raises
+    ------
+    RoofplanError : with file, line and column, for what is malformed, unknown or no deployment
+    """
+    data = document.data
+    if not isinstance(data, dict):
+        wanted = f"a deployment (schema: {SCHEMA})"
+        raise SpecError("document", got="no mapping", wanted=wanted, where=document.where())
+    _check(document, data)
+    # A bare number of a library call is bytes; in a file it says nothing, as on the command line.
+    options = {
+        key: str(value) if key.endswith("_memory") else value
+        for key, value in data.items()
+        if key in Options.__annotations__
+    }
+    for key in _PATHS:
+        if key in data:
+            data = {**data, key: _beside(document, key, data[key])}
+    options |= {"engine": data["engine"]} if "engine" in options else {}
+    try:
+        price = data.get("usd_per_hour")
+        usd = None if price is None else float(parse(price, NUMBER, "usd_per_hour"))
+        built = deployment(data["model"], data["hardware"], **cast("Options", options))
+    except RoofplanError as error:
+        key = _key_of(error, data)
+        if error.what.startswith("--") or error.what in _NAMES:
+            error.what = key or error.what
+        raise error.at(document.where((key,) if key else ())) from error
+    return DeploymentFile(data.get("name") or Path(document.name).stem, built, usd)
+
+
+def _key_of(error: RoofplanError, data: dict[str, Any]) -> str:
+    """The key that an error is about: the option that it names, else one whose value it quotes; empty where that is unclear."""
+    key = _NAMES.get(error.what, error.what.removeprefix("--").replace("-", "_"))
+    if key in data:
+        return key
+    return next((name for name, value in data.items() if isinstance(value, str) and error.got in value.split(",")), "")
+
+
+def _check(document: Document, data: dict[str, Any]) -> None:
+    """Refuse keys that do not exist, lacking ones, and values that no option takes."""
+    for key, value in data.items():
+        where = document.where((key,))
+        if key not in _KEYS:
+            near = difflib.get_close_matches(key.replace("-", "_"), _KEYS, n=2)
+            hint = f"did you mean {' or '.join(near)}?" if near else ""
+            raise SpecError(key, got="an unknown key", wanted="an option of roofplan size", hint=hint, where=where)
+        if isinstance(value, (dict, list)) or value is None:
+            got = "nothing" if value is None else "a mapping" if isinstance(value, dict) else "a list"
+            raise SpecError(key, got=got, wanted="one value", where=where)
+        if key in _TEXTS and not isinstance(value, str):
+            raise SpecError(key, got=repr(value), wanted="a text", where=where)
+    if data.get("schema") != SCHEMA:
+        got = repr(data["schema"]) if "schema" in data else "nothing"
+        raise SpecError("schema", got=got, wanted=SCHEMA, where=document.where(("schema",)))
+    for key in _NEEDED:
+        if key not in data:
+            raise SpecError(key, got="nothing", wanted="this key", where=document.where())
+
+
+def _beside(document: Document, key: str, name: str) -> str:
+    """A relative path as seen from the file's folder; names as they are."""
+    if name == "-":
+        wanted = "a name or a path: a file has no standard input"
+        raise SpecError(key, got="-", wanted=wanted, where=document.where((key,)))
+    folder = Path(document.name).parent
+    if not specfiles.looks_like_path(name) or Path(name).is_absolute() or document.name == "<stdin>":
+        return name
+    beside = str(folder / name)
+    return beside if specfiles.looks_like_path(beside) else f"./{beside}"
+
+
+__all__ = ["SCHEMA", "DeploymentFile", "deployment_of", "is_deployment", "read_deployment"]
