@@ -92,7 +92,9 @@ def run(arguments: list[str]) -> int:
     debug = "--debug" in arguments
     asked = arguments[:1]
     try:
-        code = build_app(asked if asked and asked[0] in VERBS else VERBS)(arguments, prog_name="roofplan", standalone_mode=False)
+        code = build_app(asked if asked and asked[0] in VERBS else VERBS)(
+            arguments, prog_name="roofplan", standalone_mode=False
+        )
         sys.stdout.flush()
     except RoofplanError as error:
         return _fail(str(error), error.exit_code, debug=debug)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from ..planner.drafters import Method
     from ..planner.speculative_steps import Speculation
     from .truth import TruthRow
 
@@ -306,8 +307,10 @@ def _by_steps(row: TruthRow) -> Iterator[Comparison]:
     gain = value if metric == "speedup" else None
     if baseline is not None:
         gain = baseline / value if metric == "tpot_ms" else value / baseline
+    drafts, batch = DraftRound(_count(row, "k"), _count(row, "passes"), _tokens(row)), _count(row, "concurrency")
+    method = _method(row)
     try:
-        found, width = _timed(row)
+        found, width = _timed(row, method, drafts, batch)
     except RoofplanError as error:
         yield Comparison(row.name, metric, value, None, str(error), row.texts)
         return
@@ -320,9 +323,16 @@ def _by_steps(row: TruthRow) -> Iterator[Comparison]:
         yield Comparison(row.name, metric, value, own, "", row.texts, own / width, own * width)
 
 
-def _timed(row: TruthRow) -> tuple[Speculation, float]:
-    """A round by step models: as ``roofplan speculate`` times it."""
-    batch = _count(row, "concurrency")
+def _method(row: TruthRow) -> Method:
+    drafter = row.text("drafter")
+    method = next((method for method in METHODS if method == drafter.removesuffix("3")), None)
+    if method is None:
+        raise SpecError("drafter", got=drafter, wanted=f"one of {', '.join(METHODS)}, eagle3", where=row.where)
+    return method
+
+
+def _timed(row: TruthRow, method: Method, drafts: DraftRound, batch: int) -> tuple[Speculation, float]:
+    """A round by step models, as ``roofplan speculate`` times it, and the width of its range."""
     d = deployment(
         row.text("target"),
         row.text("hardware"),
@@ -333,14 +343,9 @@ def _timed(row: TruthRow) -> tuple[Speculation, float]:
         output=row.count("output"),
         concurrency=batch,
     )
-    drafter = row.text("drafter")
-    name = next((method for method in METHODS if method == drafter.removesuffix("3")), None)
-    if name is None:
-        raise SpecError("drafter", got=drafter, wanted=f"one of {', '.join(METHODS)}, eagle3", where=row.where)
     overhead, _ = round_overhead(d, None)
-    vocabulary = SMALL_VOCABULARY if drafter == "eagle3" else None
-    plan = of_method(d, name, sixteen_bits(d.formats), overhead_s=overhead, vocabulary=vocabulary)
-    drafts = DraftRound(_count(row, "k"), _count(row, "passes"), _tokens(row))
+    vocabulary = SMALL_VOCABULARY if row.text("drafter") == "eagle3" else None
+    plan = of_method(d, method, sixteen_bits(d.formats), overhead_s=overhead, vocabulary=vocabulary)
     target: Any = reached_model(d)
     (found,) = rounds_table(target, plan.reached, [drafts], [batch], d.workload.mean_context)
     return found, evidence_of(d).width

@@ -10,19 +10,17 @@ from dataclasses import replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, TypeVar
 
-from .. import engines, models
 from ..errors import DomainError, RoofplanError, UnknownNameError
 from ..hardware.spec import HardwareSpec
 from ..models.spec import ModelSpec
-from ..planner.parallel import Layout
 from ..planner.sizing import SizeResult, size_deployment
-from .building import check_context, deployment, loaded
-from .options import Options, Whole, given, optional_count, optional_tokens, read_text
+from .building import deployment
+from .caches import kv
+from .options import Options, given
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ..planner.caching import KvResult
     from ..planner.solve import Question
 
 Spec = TypeVar("Spec", ModelSpec, HardwareSpec)
@@ -92,29 +90,6 @@ def _question(asked: str | None) -> Question | None:
     if known is None:
         raise UnknownNameError("solve", got=asked, wanted=f"one of {', '.join(QUESTIONS)}")
     return known
-
-
-def kv(
-    model: str | PathLike[str] | ModelSpec,
-    *,
-    context: Whole | None = None,
-    kv: str | None = None,
-    tp: Whole | None = None,
-    strict: bool = False,
-) -> KvResult:
-    """Count the cache of one sequence; ``context`` defaults to 8192 or the model's limit, beyond which ``strict`` makes it an error.
-
-    >>> kv("llama-3.1-8b").whole.bytes_per_token
-    131072
-    """
-    from ..planner.caching import cache_of
-
-    spec = loaded(model, ModelSpec, models.load, "MODEL")
-    tokens = optional_tokens(context, "--context") or min(8192, spec.max_context or 8192)
-    if strict:
-        check_context(spec, tokens)
-    layout = Layout(tp=optional_count(tp, "--tp") or 1)
-    return cache_of(spec, engines.load_format("bf16" if kv is None else read_text(kv, "--kv")), layout, tokens)
 
 
 __all__ = ["Options", "RoofplanError", "SizeResult", "deployment", "kv", "size"]

@@ -1,8 +1,8 @@
 """How long the step model takes to build and to evaluate.
 
 Targets for a 70B model on eight devices: building at most 1.5 ms, one step at most 10 us, a numpy grid of 1,000,000 (batch, context) points
-at most 1 s on one core, a table of 12 drafts x 10 batches at most 20 ms. Run: ``python benchmarks/evaluate.py``; exit code 1 when a target
-is missed.
+at most 1 s on one core, a table of 12 drafts x 10 batches at most 20 ms; sweeps of 100,000 points at most 1 s, marks included. Run:
+``python benchmarks/evaluate.py``; exit code 1 when a target is missed.
 """
 
 from __future__ import annotations
@@ -27,6 +27,11 @@ def best(call: Callable[[], object], number: int, repeat: int = 5) -> float:
     return min(timeit.repeat(call, number=number, repeat=repeat)) / number
 
 
+def swept(*over: str) -> object:
+    """A sweep of a 70B model on eight devices."""
+    return roofplan.sweep("llama-3-70b", "h100-sxm", over=over, devices=8)
+
+
 def main() -> int:
     """Print the times against their targets."""
     deployment = roofplan.deployment("llama-3-70b", "h100-sxm", devices=8, prompt=4096, output=512)
@@ -42,6 +47,12 @@ def main() -> int:
             best(lambda: speculation_table(model, drafter, rates, sizes, 4096.0), 20) * 1e3,
             20.0,
         ),
+        "sweep of 1,000 batches x 100 contexts (s)": (
+            best(lambda: swept("batch=1..1000", "context=1024..102400:1024"), 1),
+            1.0,
+        ),
+        "sweep of 100,000 contexts (s)": (best(lambda: swept("context=1024..101023"), 1), 1.0),
+        "sweep of 100,000 batches (s)": (best(lambda: swept("batch=1..100000", "context=4096"), 1), 1.0),
     }
     missed = 0
     for name, (value, target) in figures.items():

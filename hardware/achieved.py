@@ -98,24 +98,22 @@ class UsualExchange:
 class Spread:
     """How far measured times lie from predicted ones: 80 % within x/÷ these, by what is unknown (see ``planner/evidence``).
 
+    What scatters where all is known is a fact of the engine (``timing.spread``).
+
     Parameters
     ----------
-    known : model, engine and device are among those that the constants were fitted on
     measured : the kernels were measured on the machine itself
     new_model, new_experts : added by a model that is not among them: dense, or with routed experts or latent attention
     new_device, unmeasured_family : added by a device that was not measured, or a family of which none was
     new_engine : added by an engine or version that was not compared
-    first_token : added to the time to first token, for the queue before it
     """
 
-    known: Number
     measured: Number
     new_model: Number
     new_experts: Number
     new_device: Number
     unmeasured_family: Number
     new_engine: Number
-    first_token: Number
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from ..engines.spec import TensorClass
-from ..quantities import Count, PositiveCount
+from ..quantities import Count, Fraction, PositiveCount
 
 UNKNOWN_WEIGHTS = "unknown"  # the format of a configuration whose quantisation roofplan does not know
 SCHEMA = "roofplan/model/v1"
@@ -68,6 +68,8 @@ class Attention:
     cache : "own", or "shared" where the layer reads the keys and values of an earlier layer and stores none
     projections : which of the key and value projections have weights ("k" alone where values reuse the key projection)
     indexer : the scorer that picks the tokens which are attended, where attention is sparse
+    first_tokens : tokens at the start of a sequence that a sliding layer goes on seeing beside its window (StreamingLLM, arXiv 2309.17453)
+    kept_share : share of a sequence that an eviction policy keeps in the cache of a full layer (H2O, arXiv 2306.14048); null keeps all
     """
 
     kind: Literal["full", "sliding", "chunked"]
@@ -84,6 +86,8 @@ class Attention:
     cache: Literal["own", "shared"] = "own"
     projections: Literal["kv", "k", "none"] = "kv"
     indexer: Indexer | None = None
+    first_tokens: Count = 0
+    kept_share: Fraction | None = None
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
 
     def __post_init__(self) -> None:
@@ -93,11 +97,20 @@ class Attention:
             raise ValueError(
                 f"got window {self.window}, want {'none for full' if self.window else 'one for ' + self.kind} attention"
             )
+        if self.first_tokens and self.kind != "sliding":
+            raise ValueError(f"got first_tokens in {self.kind} attention, want them beside a sliding window")
+        if self.kept_share is not None and self.kind != "full":
+            raise ValueError(f"got kept_share in {self.kind} attention, want it in full attention")
 
     @property
     def value_dim(self) -> int:
         """Width of one value head."""
         return self.v_head_dim or self.head_dim
+
+    @property
+    def most_tokens(self) -> int | None:
+        """Most tokens that are seen and kept: the window and the first ones beside it; None where nothing limits them."""
+        return None if self.window is None else self.window + self.first_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

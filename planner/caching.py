@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..quantities import show_bytes, show_count
@@ -10,16 +10,24 @@ from .kv_cache import CacheLayout, CacheTerm, cache_layout
 from .results import Answer, Explanation, Notice
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..engines.spec import NumberFormat
     from ..models.spec import ModelSpec
+    from .cache_variants import VariantTable
+    from .error_budget import Choice
     from .parallel import Layout
+    from .results import Assumption
 
 _SHOWN_CONTEXTS = (1024, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 1048576)
 
 
 @dataclass(frozen=True, slots=True)
 class KvResult(Answer):
-    """Cache bytes of a model: over a whole replica (``whole``) and on one tensor-parallel rank (``rank``)."""
+    """Cache bytes of a model: over a whole replica (``whole``) and on one tensor-parallel rank (``rank``).
+
+    ``table`` compares variants, or says what a device makes of the model; ``choice`` is the scheme that holds an error budget.
+    """
 
     model: ModelSpec
     kv_format: NumberFormat
@@ -27,6 +35,8 @@ class KvResult(Answer):
     context: int
     whole: CacheLayout
     rank: CacheLayout
+    table: VariantTable | None = None
+    choice: Choice | None = None
 
     @property
     def command(self) -> str:
@@ -34,18 +44,38 @@ class KvResult(Answer):
         return "kv"
 
     @property
+    def good(self) -> bool:
+        """Whether there is an answer: none where no scheme holds the error budget."""
+        return self.choice is None or self.choice.chosen is not None
+
+    @property
     def warnings(self) -> tuple[Notice, ...]:
-        """A context beyond the model's."""
+        """A context beyond the model's, what a device gives to warn of, and what an error budget leaves out."""
         limit = self.model.max_context
+        more = () if self.choice is None else self.choice.warnings
+        if self.table is not None and self.table.served is not None:
+            from .notices import warnings_of
+
+            return (*warnings_of(self.table.served), *more)
         assumed = tuple(Notice("assumed", f"{self.model.name}: {text}") for text in self.model.assumed)
         if limit is None or self.context <= limit:
-            return assumed
+            return (*assumed, *more)
         message = f"{self.context:,} tokens exceed the {limit:,} that {self.model.name} was published for"
-        return (Notice("context_exceeds_model", message), *assumed)
+        return (Notice("context_exceeds_model", message), *assumed, *more)
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """What variants, the device and the arrays of an error budget rest on."""
+        return (
+            *(() if self.table is None else self.table.assumptions),
+            *(() if self.choice is None else self.choice.assumptions),
+        )
 
     def inputs(self) -> dict[str, Any]:
         """What was asked."""
-        return {"model": self.model.name, "kv": self.kv_format.name, "context": self.context, "tp": self.layout.tp}
+        asked = {"model": self.model.name, "kv": self.kv_format.name, "context": self.context, "tp": self.layout.tp}
+        table = {} if self.table is None else self.table.inputs()
+        return table | asked | ({} if self.choice is None else self.choice.inputs())
 
     def figures(self) -> dict[str, Any]:
         """What was found."""
@@ -73,6 +103,8 @@ class KvResult(Answer):
                 {"context": context, "bytes_per_sequence": self.whole.bytes_per_sequence(context)}
                 for context in self.contexts()
             ],
+            **({} if self.table is None else self.table.figures()),
+            **({} if self.choice is None else {"error_budget": self.choice.figures()}),
         }
 
     def contexts(self) -> list[int]:
@@ -81,8 +113,18 @@ class KvResult(Answer):
         return sorted({context for context in _SHOWN_CONTEXTS if context <= limit} | {self.context})
 
     def explain(self) -> tuple[Explanation, ...]:
-        """Derive the growth per token and the bytes of a sequence."""
-        return explain_cache(self.model, self.whole, self.context)
+        """Derive the growth per token and the bytes of a sequence, of variants too, and each scheme of an error budget."""
+        return (
+            *explain_cache(self.model, self.whole, self.context),
+            *(() if self.table is None else self._of_variants()),
+            *(() if self.choice is None else self.choice.explain()),
+        )
+
+    def _of_variants(self) -> Iterator[Explanation]:
+        assert self.table is not None
+        for row in self.table.rows:
+            for line in explain_cache(row.model, row.whole, self.context):
+                yield replace(line, figure=f"variants.{row.name}.{line.figure.removeprefix('kv.')}")
 
 
 def cache_of(model: ModelSpec, kv_format: NumberFormat, layout: Layout, context: int) -> KvResult:
@@ -130,7 +172,8 @@ def explain_cache(model: ModelSpec, cache: CacheLayout, tokens: int) -> tuple[Ex
 
 
 def _every(term: CacheTerm) -> str:
-    return f" / {term.every} tokens" if term.every > 1 else ""
+    share = f" x {term.share:.4g} kept" if term.share < 1 else ""
+    return (f" / {term.every} tokens" if term.every > 1 else "") + share
 
 
 def source_of_model(model: ModelSpec) -> str:

@@ -34,8 +34,6 @@ def combinations_of(s: Search, means: tuple[Mean, ...]) -> tuple[Combination, ..
     if alone:
         return tuple(alone)
     usable = [m.id for m in means if m.reason not in _NEVER and m.id != "shorter_context"]
-    if _together(s, tuple(usable)) is None:
-        return ()
     for size in range(2, len(usable) + 1):
         found = (_together(s, ids) for ids in itertools.combinations(usable, size))
         if sized := tuple(each for each in found if each is not None):

@@ -197,10 +197,10 @@ def by_devices(machine: Machine, question: Question) -> Gain:
         "saved_s": saved,
     }
     reasons: list[ClaimReason] = ["exchanges_take_a_part"]
-    if exchanged and exchanged >= saved:
+    if d.layout.tp == 1:
+        reasons = ["devices_take_turns" if d.layout.pp > 1 else "every_replica_reads_the_weights"]
+    elif exchanged >= saved:
         reasons = ["exchanges_outweigh"]
-    elif d.layout.pp > 1 or saved <= 0:
-        reasons = ["devices_take_turns"]
     if not alone.runs:
         reasons.append("one_device_does_not_hold_it")
     return Gain(roof, expected, figures, tuple(reasons))

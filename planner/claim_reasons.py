@@ -50,6 +50,7 @@ Why = Literal[
     "exchanges_outweigh",
     "exchanges_take_a_part",
     "devices_take_turns",
+    "every_replica_reads_the_weights",
     "not_enough_devices",
     "no_link_or_layout_is_known",
     "one_device_does_not_hold_it",

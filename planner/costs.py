@@ -157,7 +157,7 @@ class Scores:
     query_bytes: float  # query in and output out, per token, all layers
     cap: float = math.inf
     kept: float = math.inf
-    every: int = 1
+    every: float = 1
     fixed: int | None = None
     launches: int = 0
 

@@ -50,7 +50,7 @@ def evidence_of(d: Deployment) -> Evidence:
     spread = d.kernels.spread if d.kernels is not None else None
     if spread is None:
         return Evidence((), 1.0)
-    return Evidence(tuple(_parts(d)), spread.first_token)
+    return Evidence(tuple(_parts(d)), d.engine.timing.first_token_spread)
 
 
 def _parts(d: Deployment) -> Iterator[tuple[str, float]]:
@@ -59,7 +59,7 @@ def _parts(d: Deployment) -> Iterator[tuple[str, float]]:
     if d.hardware.achieved.kernels is not None and d.hardware.achieved.kernels.get("measured_on") == [d.hardware.name]:
         yield f"measured on this {d.hardware.name}", spread.measured
     else:
-        yield "scatter between versions and runs of one setting", spread.known
+        yield "scatter between versions and runs of one setting", d.engine.timing.spread
         if not d.kernels.families:
             yield f"no kernels of the family of {d.hardware.name} were measured", spread.unmeasured_family
         elif d.hardware.name not in d.kernels.measured_on:

@@ -42,6 +42,7 @@ class CacheTerm:
     stored : false where the layer reads the entries of another one
     chunked : whether the window is that of chunks, which starts again, and not one that slides
     entry_bytes : bytes of one entry where an engine has a layout of its own for it, whatever the cache format
+    share : share of the tokens that an eviction policy keeps
     """
 
     label: str
@@ -55,6 +56,7 @@ class CacheTerm:
     stored: bool = True
     chunked: bool = False
     entry_bytes: int | None = None
+    share: float = 1.0
 
     @property
     def grows(self) -> bool:
@@ -65,7 +67,8 @@ class CacheTerm:
         """Entries kept of a sequence of so many tokens."""
         if self.fixed is not None:
             return self.fixed
-        return (tokens if self.window is None else min(tokens, self.window)) // self.every
+        kept = tokens if self.window is None else min(tokens, self.window)
+        return (kept if self.share == 1 else evicted_live_tokens(kept, self.share)) // self.every
 
     def stored_elements(self, tokens: int) -> int:
         """Elements stored in all of its layers."""
@@ -127,9 +130,11 @@ class CacheLayout:
         period = max((term.every for term in growing), default=1)
         own = sum(term.layers * (term.entry_bytes or 0) * (period // term.every) for term in growing)
         elements = sum(
-            term.layers * term.elements * (period // term.every) for term in growing if term.entry_bytes is None
+            term.layers * term.elements * (period // term.every) * term.share
+            for term in growing
+            if term.entry_bytes is None
         )
-        return (own + self.kv_format.bytes_of(elements)) // period
+        return (own + self.kv_format.bytes_of(int(elements))) // period
 
     @property
     def fixed_bytes(self) -> int:
@@ -157,16 +162,19 @@ def mixer_terms(
         case Attention():
             heads = kv_heads_per_rank(mixer.num_kv_heads, tp)
             label = mixer.kind if mixer.window is None else f"{mixer.kind} {mixer.window}"
+            label += f" + first {mixer.first_tokens}" if mixer.first_tokens else ""
+            label += f", {mixer.kept_share:.4g} kept" if mixer.kept_share is not None else ""
             elements = heads * (mixer.head_dim + mixer.value_dim)
             reads = mixer.indexer.top_k if mixer.indexer else None
             term = CacheTerm(
                 label,
                 layers,
                 elements,
-                window=mixer.window,
+                window=mixer.most_tokens,
                 reads=reads,
                 stored=mixer.cache == "own",
                 chunked=mixer.kind == "chunked",
+                share=1.0 if mixer.kept_share is None else mixer.kept_share,
             )
             return (term, *_index_keys(mixer.indexer, layers, entries))
         case LatentAttention():
@@ -251,8 +259,11 @@ def chunk_live_tokens(position: int, chunk: int) -> int:
 
 
 def evicted_live_tokens(context: int, fraction: float) -> int:
-    """Tokens that an eviction policy keeps of a context: floor(f L), recent and heavy ones together (formula F3.6; H2O)."""
-    return int(context * fraction)
+    """Tokens that an eviction policy keeps of a context: floor(f L), recent and heavy ones together, at least the newest (F3.6; H2O).
+
+    Rounded before it is cut, so that 0.29 of 100 tokens are 29 in spite of binary fractions.
+    """
+    return max(min(1, context), int(round(context * fraction, 6)))
 
 
 def sink_live_tokens(context: int, sinks: int, recent: int) -> int:

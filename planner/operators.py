@@ -175,7 +175,8 @@ def _scores(
             layers * heads * width * activation if position == 0 else 0,
             cap=min(term.window or math.inf, term.reads * term.every if term.reads else math.inf),
             kept=term.window or math.inf,
-            every=term.every,
+            # A prompt attends to all of its tokens before any of them is evicted.
+            every=term.every / term.share if phase == "decode" and term.share < 1 else term.every,
             fixed=term.fixed,
             launches=layers if position == 0 else 0,
         )

@@ -27,7 +27,7 @@ inputs are llama.cpp's own default (GGML_SCHED_MAX_COPIES).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..engines.streams import WIDTHS
@@ -36,6 +36,7 @@ from ..models.spec import Moe
 from .costs import Experts, Load
 from .formats import main_class
 from .operators import build_operators
+from .parallel import SINGLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -216,7 +217,10 @@ class StreamModel:
     def of(cls, d: Deployment, stream: Stream, half_accumulation: tuple[str, ...]) -> StreamModel:
         """Build the model of a deployment on a class of devices."""
         bits = d.formats.weights[main_class(d.model)].bits
-        return cls(d, stream, half_accumulation, build_operators(d), constants(stream, bits))
+        whole = replace(
+            d, layout=SINGLE
+        )  # devices share the layers: each token passes all of them, one after the other
+        return cls(d, stream, half_accumulation, build_operators(whole), constants(stream, bits))
 
     def step_s(
         self,

@@ -16,6 +16,7 @@ from .batch_curve import CheapestBatch, Knee, batch_within_tpot, cheapest_batch,
 from .batching import compute_bound_batch, crossover_batch
 from .figures import RankFigures
 from .fitting import reason_of
+from .memory import plan_capacity, plan_memory
 from .notices import main_arithmetic
 from .parameters import count_parameters
 from .results import Explanation
@@ -147,7 +148,10 @@ def _within_memory(d: Deployment) -> tuple[int, Reason | None]:
     def against(batch: int) -> Reason | None:
         return reason_of(replace(d, workload=replace(d.workload, concurrency=batch)))
 
-    most = bisect_left(range(1, MOST_SEQUENCES + 1), True, key=lambda batch: against(batch) is not None)
+    alone = replace(d, workload=replace(d.workload, concurrency=1))
+    # Memory leaves no more to the cache of many sequences than to that of one.
+    limit = min(MOST_SEQUENCES, plan_capacity(alone, plan_memory(alone)).max_concurrency)
+    most = bisect_left(range(1, limit + 1), True, key=lambda batch: against(batch) is not None)
     return most, None if most == MOST_SEQUENCES else against(most + 1)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -303,9 +302,9 @@ def _column(
 
 def _longest(columns: Columns, mode: Mode) -> int:
     """Tokens of the longest sequence."""
-    if mode == "decode":
-        return max(columns["context"])
-    return max(map(operator.add, columns["prompt"], columns["output"]))
+    parts = [columns["context"]] if mode == "decode" else [columns["prompt"], columns["output"]]
+    longest: int = max(map(sum, zip(*parts, strict=True)))
+    return longest
 
 
 def _evaluate(

@@ -57,6 +57,7 @@ REASONS = {
     "exchanges_outweigh": "exchanges between devices take more than the shares save",
     "exchanges_take_a_part": "exchanges between devices take a part of what the shares save",
     "devices_take_turns": "one device works at a time: more of them hold more and are not faster",
+    "every_replica_reads_the_weights": "every replica reads all weights for its own users",
     "not_enough_devices": "not even the most devices that were looked at suffice",
     "no_link_or_layout_is_known": "no known link joins more of these devices, or the heads do not divide",
     "one_device_does_not_hold_it": "one device does not hold the model: the comparison is on paper",

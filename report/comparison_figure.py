@@ -33,7 +33,7 @@ PANELS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("throughput.output_tokens_per_s_per_device", "output tokens/s per device", lambda x: f"{x:,.4g}"),
     ("latency.tpot_s", "TPOT", show_time),
     ("latency.ttft_s", "TTFT", show_time),
-    ("cost.usd_per_million_output_tokens", "USD per million output tokens", lambda x: f"{x:g}"),
+    ("cost.usd_per_million_output_tokens", "USD per million tokens", lambda x: f"{x:g}"),
     ("capacity.max_concurrency", "sequences in memory", show_count),
 )
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 _GAP = 1.5  # points between a marker and its label
 _ROOM = 1.4  # points left and right of a label, less than the gap
 _DIRECTIONS = 24
-_ATTEMPTS, _MANY = 4, 60  # attempts to place all of so many labels or fewer
+_SAME_PLACE = 3.0  # points between markers that are as good as one
+_ATTEMPTS, _MANY = 4, 45  # attempts to place all of so many labels or fewer
 _SIDEWAYS = 0.35  # cosine from which a leader ends at the side of a label, and not above or below it
 
 Segment = tuple[float, float, float, float]
@@ -99,6 +100,7 @@ def place_most(
     taken: Sequence[Box],
     lines: Sequence[Segment] = (),
     anchors: Sequence[tuple[float, float]] = (),
+    clearance: float = 0.0,
 ) -> list[Place | None]:
     """Place as many labels as a few attempts can: those that found no place come first in the next one (see :func:`place_labels`)."""
     order = list(range(len(labels)))
@@ -106,7 +108,7 @@ def place_most(
     for _ in range(_ATTEMPTS if len(labels) <= _MANY else 1):
         placed: list[Place | None] = [None] * len(labels)
         for position, place in zip(
-            order, place_labels([labels[n] for n in order], frame, taken, lines, anchors), strict=True
+            order, place_labels([labels[n] for n in order], frame, taken, lines, anchors, clearance), strict=True
         ):
             placed[position] = place
         if placed.count(None) < best.count(None):
@@ -124,6 +126,7 @@ def place_labels(
     taken: Sequence[Box],
     lines: Sequence[Segment] = (),
     anchors: Sequence[tuple[float, float]] = (),
+    clearance: float = 0.0,
 ) -> list[Place | None]:
     """Place labels one after the other, the most important first.
 
@@ -133,6 +136,7 @@ def place_labels(
     taken : what no label may touch, such as markers
     lines : what no label may lie on; leaders may cross them
     anchors : markers; a label without leader is nearest to its own of them
+    clearance : points by which it is nearer to its own marker than to any other
     """
     boxes: list[Box] = []
     leaders: list[Segment] = []
@@ -156,7 +160,7 @@ def place_labels(
 
     for label in labels:
         found: Place | None = None
-        for place in chain(_near(label, anchors), *(_far(label, strict=strict) for strict in (True, False))):
+        for place in chain(_near(label, anchors, clearance), *(_far(label, strict=strict) for strict in (True, False))):
             box = _box(label, place)
             if is_free(box) and (
                 place.leader is None or is_clear(place.leader, of_markers=place.strict, own=(label.x, label.y))
@@ -180,7 +184,7 @@ def _box(label: Label, place: _Try) -> Box:
     return Box(place.left - _ROOM, place.bottom, place.left + label.width + _ROOM, place.bottom + label.height)
 
 
-def _near(label: Label, anchors: Sequence[tuple[float, float]]) -> Iterator[_Try]:
+def _near(label: Label, anchors: Sequence[tuple[float, float]], clearance: float) -> Iterator[_Try]:
     """The given places, then right, left, above, below and the corners of the marker."""
     yield from (_Try(*place) for place in label.places)
     if not label.around:
@@ -199,8 +203,9 @@ def _near(label: Label, anchors: Sequence[tuple[float, float]]) -> Iterator[_Try
     ):
         attempt = _Try(left, bottom)
         box = _box(label, attempt)
-        own = box.distance(x, y)
-        if all(own <= box.distance(*other) for other in anchors):
+        own = box.distance(x, y) + clearance
+        others = (other for other in anchors if not clearance or math.dist(other, (x, y)) > _SAME_PLACE)
+        if all(own <= box.distance(*other) for other in others):
             yield attempt
 
 

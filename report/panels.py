@@ -148,7 +148,7 @@ def plain_ticks(axes: Axes, which: str, values: Sequence[float], shown: Callable
 def thinned(values: Sequence[float], room: float, widest: float) -> list[float]:
     """Every n-th of some ticks, so that labels of this width do not touch in this room.
 
-    >>> thinned([1, 2, 4, 8, 16], 60, 20)
+    >>> thinned([1, 2, 4, 8, 16], 90, 20)
     [1, 4, 16]
     """
     step = 1

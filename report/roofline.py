@@ -66,7 +66,7 @@ def series_name(r: RooflineResult, one: Series) -> str:
     formats = {other.deployment.formats.name for other in r.series}
     parts = [d.hardware.name] if len(devices) > 1 or len(formats) == 1 else []
     parts += [d.formats.name] if len(formats) > 1 else []
-    return ", ".join(parts)
+    return show(", ".join(parts))
 
 
 def step_name(step: StepPoint) -> str:
@@ -76,7 +76,7 @@ def step_name(step: StepPoint) -> str:
 
 def bandwidth_label(ceiling: Ceiling) -> str:
     """A bandwidth ceiling with its rate."""
-    return f"{ceiling.name} {show_bandwidth(ceiling.nominal)}"
+    return f"{show(ceiling.name)} {show_bandwidth(ceiling.nominal)}"
 
 
 def without_place(one: Series, phase: Phase) -> tuple[float, list[tuple[str, float]]]:

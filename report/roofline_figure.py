@@ -31,6 +31,7 @@ DEFAULT_SIZE = (1200, 800)
 LABEL_SIZE = 8.0
 _REACHES = (9.0, 15.0, 22.0, 30.0, 40.0, 52.0, 66.0, 82.0, 100.0)
 _INSIDE = 2.0  # points between the axes and a label
+_CLEARANCE = 8.0  # points by which a label without leader is nearer to its own marker than to others
 _SAME = 3.0  # points between markers that share a label
 _LONGEST_JOINED = 36  # letters of a label of several operators
 _ALONG = tuple(step / 20 for step in range(19, 0, -1))  # places of a label on a line
@@ -308,7 +309,7 @@ def _draw_labels(sheet: Sheet) -> None:
     )
     left, bottom, right, top = (float(edge) for edge in sheet.axes.bbox.extents)
     frame = Box(left + _INSIDE, bottom + _INSIDE, right, top)
-    places = place_most([want.label for want in wanted], frame, sheet.taken, sheet.lines, sheet.anchors)
+    places = place_most([want.label for want in wanted], frame, sheet.taken, sheet.lines, sheet.anchors, _CLEARANCE)
     for want, place in zip(wanted, places, strict=True):
         if place is None:
             continue

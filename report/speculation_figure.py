@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 DEFAULT_SIZE = (1200, 620)
 MOST_LINES = 6
 _MARKERS = ("o", "s", "^", "D", "v", "P")
-_STAR = 13.0
+_STAR = 15.0
 _NOTHING: Any = (0, (4, 2))
 
 
@@ -66,7 +66,7 @@ def _rows(p: Planned, choice: Choice) -> list[Row]:
 
 def _looks(shown: tuple[Choice, ...], theme: Theme) -> Iterator[tuple[Choice, str, str, float]]:
     """Colour, marker and width of each line: those that are drawn first are wider, so that equal lines do not hide one another."""
-    widths = [1.3 + 0.9 * (len(shown) - 1 - place) for place in range(len(shown))]
+    widths = [1.3 + 0.7 * (len(shown) - 1 - place) for place in range(len(shown))]
     return zip(shown, cycle(theme.series), cycle(_MARKERS), widths, strict=False)
 
 
@@ -75,7 +75,7 @@ def _key(p: Planned, shown: tuple[Choice, ...], theme: Theme) -> Iterator[Entry]
 
     for choice, colour, marker, width in _looks(shown, theme):
         text = f"{show_count(choice.concurrency)} request{'s' if choice.concurrency > 1 else ''}"
-        yield Entry(Line2D([], [], color=colour, marker=marker, markersize=2.8 + width, linewidth=width), text)
+        yield Entry(Line2D([], [], color=colour, marker=marker, markersize=3.5 + 0.5 * width, linewidth=width), text)
     if any(choice.k for choice in shown):
         star = Line2D([], [], color=theme.ink, marker="*", markersize=_STAR * 0.7, linestyle="None")
         yield Entry(star, "best number")
@@ -95,7 +95,7 @@ def _speedups(axes: Axes, p: Planned, shown: tuple[Choice, ...], theme: Theme) -
             gains,
             color=colour,
             marker=marker,
-            markersize=2.8 + width,
+            markersize=3.5 + 0.5 * width,
             linewidth=width,
             label=f"{choice.concurrency}",
         )
@@ -105,7 +105,16 @@ def _speedups(axes: Axes, p: Planned, shown: tuple[Choice, ...], theme: Theme) -
                 *zip(*beyond, strict=True), color=theme.faint, marker="x", markersize=7, linestyle="None", zorder=4
             )
         if choice.k:
-            axes.plot([choice.k], [choice.speedup], color=colour, marker="*", markersize=_STAR, zorder=5, label="best")
+            axes.plot(
+                [choice.k],
+                [choice.speedup],
+                color=colour,
+                marker="*",
+                markersize=_STAR,
+                markeredgecolor=theme.paper,
+                zorder=5,
+                label="best",
+            )
     axes.set_ylim(bottom=0)
 
 
@@ -122,7 +131,7 @@ def _costs(axes: Axes, p: Planned, shown: tuple[Choice, ...], theme: Theme) -> N
             costs,
             color=colour,
             marker=marker,
-            markersize=2.8 + width,
+            markersize=3.5 + 0.5 * width,
             linewidth=width,
             label=f"{choice.concurrency}",
         )

@@ -7,6 +7,8 @@ at nominal rates. Each kind of mark has a lane of its own, so that none hides an
 from __future__ import annotations
 
 import math
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DomainError
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 DEFAULT_SIZE = (1200, 620)
 RATE, TIME = "output_tokens_per_s_per_device", "tpot_s"
+_PANELS = ((RATE, "output tokens/s per device, expected"), (TIME, "time per output token (TPOT), expected"))
+_LEAST = 90.0  # points of height of a panel
 _MARKED = 40  # points of a line up to which each has a marker
 _LOGARITHMIC = 8  # largest over smallest value of an axis from which it is logarithmic
 _FEW_TICKS = 24
@@ -45,6 +49,8 @@ MARKS = {
     "cheapest": ("*", "cheapest token"),
 }
 _LANE = 10.0  # points
+_NAME_LINES = 20.0  # points of the lines of names beyond the first two
+_TICK = 5.0  # points that a tick of the left axis takes, beside the room around it
 _TITLES = {
     "batch": "sequences (batch)",
     "context": "context (tokens)",
@@ -79,13 +85,18 @@ def sweep_figure(r: SweepResult, *, size: tuple[int, int] | None = None, dark: b
         )
     theme = DARK if dark else LIGHT
     with steady():
-        subtitle = f"{left_out} more lines are left out" if left_out else ""
-        page = new_page(heading(r), subtitle, list(_key(r, lines, theme)), 2, size or DEFAULT_SIZE, theme)
-        for number, (figure, title) in enumerate(
-            ((RATE, "output tokens/s per device, expected"), (TIME, "time per output token (TPOT), expected"))
-        ):
-            _panel(page, number, r, across, lines, figure, theme)
-            titled(page.panels[number], title, theme, _LANE * len(_lanes(lines)))
+        # On a small page first the second panel goes, then the marks.
+        for panels, with_marks in ((_PANELS, True), (_PANELS[:1], True), (_PANELS[:1], False)):
+            drawn = lines if with_marks else [replace(line, marks=None) for line in lines]
+            lanes = _LANE * len(_lanes(drawn))
+            subtitle = f"{left_out} more lines are left out" if left_out else ""
+            key = list(_key(r, drawn, theme, is_timed=len(panels) > 1))
+            page = new_page(heading(r), subtitle, key, len(panels), size or DEFAULT_SIZE, theme)
+            if float(page.panels[0].bbox.height) - lanes > _LEAST:
+                break
+        for number, (figure, title) in enumerate(panels):
+            _panel(page, number, r, across, drawn, figure, theme)
+            titled(page.panels[number], title, theme, lanes)
     return page.figure
 
 
@@ -98,7 +109,7 @@ def _lanes(lines: list[Line]) -> list[str]:
 def _panel(page: Page, number: int, r: SweepResult, across: str, lines: list[Line], figure: str, theme: Theme) -> None:
     axes = page.panels[number]
     named = isinstance(next(axis for axis in r.axes if axis.name == across).values[0], str)
-    _shrink(axes, _LANE * len(_lanes(lines)))
+    _shrink(axes, _LANE * len(_lanes(lines)), _NAME_LINES if named else 0)
     for place, line in enumerate(lines):
         (_draw_names if named else _draw_line)(axes, line, figure, place, len(lines), theme)
     if figure == TIME and r.limit_s is not None:
@@ -112,11 +123,11 @@ def _panel(page: Page, number: int, r: SweepResult, across: str, lines: list[Lin
     _draw_marks(axes, lines, theme)
 
 
-def _shrink(axes: Axes, points: float) -> None:
-    """Make room above a panel."""
-    box = axes.get_position()
-    height = box.height - points / float(axes.figure.bbox.height)
-    axes.set_position((box.x0, box.y0, box.width, max(height, 0.01)))
+def _shrink(axes: Axes, above: float, below: float) -> None:
+    """Make room above and below a panel, in points."""
+    box, page = axes.get_position(), float(axes.figure.bbox.height)
+    height = box.height - (above + below) / page
+    axes.set_position((box.x0, box.y0 + below / page, box.width, max(height, 1 / page)))
 
 
 # ------------------------------------------------------------------------------------------------ what is drawn
@@ -232,14 +243,15 @@ def _across(page: Page, axes: Axes, name: str, lines: list[Line], theme: Theme) 
 
 
 def _across_names(page: Page, axes: Axes, r: SweepResult, name: str, theme: Theme) -> None:
-    """Names on the lower axis, in up to three lines."""
+    """Names on the lower axis, in up to four lines."""
     axes.set_xlabel(_TITLES[name], color=theme.ink)
     values = next(axis.values for axis in r.axes if axis.name == name)
     room = float(axes.bbox.width) / len(values) - 6
     names = []
     for value in values:
-        pieces = page.ruler.drawable(str(value)).replace("-", "- ").replace(",", ", ")
-        names.append("\n".join(line.replace("- ", "-") for line in page.ruler.wrapped(pieces, room, 8, 3)))
+        pieces = "".join(f"{letter} " if letter in "-,=" else letter for letter in page.ruler.drawable(str(value)))
+        lines = page.ruler.wrapped(pieces, room, 8, 4)
+        names.append("\n".join(re.sub("([-,=]) ", r"\1", line) for line in lines))
     plain_ticks(axes, "x", range(len(values)), lambda place: names[round(place)])
     axes.tick_params(axis="x", labelsize=8)
     axes.set_xlim(-0.5, len(values) - 0.5)
@@ -254,17 +266,19 @@ def _up(axes: Axes, values: list[float], figure: str) -> None:
         low, high = low / 1.3, high * 1.3
         axes.set_ylim(low, high)
         ticks = [power * step for power in decades(low / 10, high) for step in (1, 3)]
-        plain_ticks(axes, "y", [tick for tick in ticks if low <= tick <= high], shown)
+        within = [tick for tick in ticks if low <= tick <= high]
+        plain_ticks(axes, "y", thinned(within, float(axes.bbox.height), _TICK), shown)
         return
     axes.set_ylim(0, high * 1.08)
-    plain_ticks(axes, "y", round_steps(0, high * 1.08), lambda y: shown(y) if y else "0")
+    steps = thinned(round_steps(0, high * 1.08), float(axes.bbox.height), _TICK)
+    plain_ticks(axes, "y", steps, lambda y: shown(y) if y else "0")
 
 
 def _show_rate(value: float) -> str:
     return f"{value:,.0f}" if value >= 10 else f"{value:g}"
 
 
-def _key(r: SweepResult, lines: list[Line], theme: Theme) -> Iterator[Entry]:
+def _key(r: SweepResult, lines: list[Line], theme: Theme, *, is_timed: bool) -> Iterator[Entry]:
     from matplotlib.lines import Line2D
 
     def sample(**style: Any) -> Line2D:
@@ -290,7 +304,7 @@ def _key(r: SweepResult, lines: list[Line], theme: Theme) -> Iterator[Entry]:
         )
     elif len(lines) == 1:
         yield Entry(sample(color=theme.faint, linewidth=1, linestyle=_ROOF), "roof: the bound at nominal rates")
-    if r.limit_s is not None:
+    if r.limit_s is not None and is_timed:
         yield Entry(sample(color=theme.faint, linewidth=1, linestyle=_LIMIT), f"TPOT {show_time(r.limit_s)}")
     at = {kind: batch for line in lines for kind, batch in marks_within(line)}
     for kind in _lanes(lines):

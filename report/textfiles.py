@@ -50,8 +50,14 @@ def _table_lines(answer: Tabular) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([_cell(column) for column in columns])
-    writer.writerows([_cell(row.get(column)) for column in columns] for row in rows)
+    # Numbers go as they are: the writer prints them as _cell would, and tables have many.
+    writer.writerows(
+        [value if type(value) in _NUMBERS else _cell(value) for value in map(row.get, columns)] for row in rows
+    )
     return text.getvalue()
+
+
+_NUMBERS = (int, float)
 
 
 def _figure_lines(answer: Answer, *, explain: bool) -> str:
@@ -100,7 +106,7 @@ def to_markdown(report: Report) -> str:
         lines += [f"**{_escaped(report.verdict)}**", ""]
     if report.plot is not None:
         drawn = ["".join(text for text, _ in line).rstrip() for line in report.plot(_PLOT_WIDTH, True)]
-        lines += ["```text", *(line.replace("`", "'") for line in drawn), "```", ""]
+        lines += ["```text", *(show(line, 1000).replace("`", "'") for line in drawn), "```", ""]
     for section in report.sections:
         lines += [*section_lines(section), ""]
     lines += [f"- {_escaped(remark)}" for remark in report.remarks]

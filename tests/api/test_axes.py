@@ -1,5 +1,7 @@
 """The axes of a sweep as text, and axes that make no sense."""
 
+from itertools import pairwise
+
 import pytest
 
 import roofplan
@@ -40,7 +42,7 @@ def test_a_mapping_takes_numbers_too() -> None:
 
 def test_a_geometric_range_keeps_its_factor() -> None:
     (axis,) = read_axes("context=1000..100000:x1.1")
-    assert all(abs(b / a - 1.1) < 0.001 for a, b in zip(axis.values, axis.values[1:], strict=False))
+    assert all(abs(b / a - 1.1) < 0.001 for a, b in pairwise(axis.values))
 
 
 @pytest.mark.parametrize(

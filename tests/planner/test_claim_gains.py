@@ -222,3 +222,11 @@ def test_stages_of_a_pipeline_take_turns() -> None:  # F12.3
     result = check("2x", deploy(M7, JOINED, layout=Layout(pp=2)), "devices")
     assert (result.verdict, result.reasons) == ("impossible", ("devices_take_turns",))
     assert result.gain.bound == approx(1, abs=0.01)
+
+
+def test_replicas_each_read_all_weights() -> None:  # F12.5
+    d = deploy(M8, HA, layout=Layout(dp=2), concurrency=64, prompt=99, output=1)
+    result = check("2x", d, "devices", context=100)
+    together, half = (15009316864 + users * 100 * 131072 for users in (64, 32))
+    assert together / half <= result.gain.bound < 1.05  # activations of the fuller batch beside it
+    assert (result.verdict, result.reasons) == ("impossible", ("every_replica_reads_the_weights",))

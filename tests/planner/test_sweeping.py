@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -223,8 +224,8 @@ def test_rows_follow_the_axes_the_last_one_fastest() -> None:
 def test_more_sequences_never_make_a_step_shorter_or_a_user_faster() -> None:
     found = roofplan.sweep("deepseek-v3", "h200", over="batch=1..2000", context=3000, tp=8)
     step, rate = found.columns["step_s.expected"], found.columns["output_tokens_per_s.expected"]
-    assert all(a <= b for a, b in zip(step, step[1:], strict=False))
-    assert all(a <= b * (1 + 1e-12) for a, b in zip(rate, rate[1:], strict=False))
+    assert all(a <= b for a, b in pairwise(step))
+    assert all(a <= b * (1 + 1e-12) for a, b in pairwise(rate))
 
 
 def test_a_device_without_rates_has_memory_and_no_times() -> None:
