@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .api.advising import advise
     from .api.claiming import claim
     from .api.comparisons import compare
+    from .api.presets import figure
     from .api.roofs import roofline
     from .api.speculation import speculate
     from .api.sweeps import sweep
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from .planner.claim_gains import GainResult
     from .planner.claims import ClaimResult
     from .planner.comparing import CompareResult
+    from .planner.presets.drawing import PresetResult
     from .planner.roofline_answer import MeasuredPoint, RooflineResult
     from .planner.speculation import SpeculationResult
     from .planner.sweeping import SweepResult
@@ -37,6 +39,7 @@ _HOMES = {
     "GainResult": "planner.claim_gains",
     "KvResult": "planner.caching",
     "MeasuredPoint": "planner.roofline_answer",
+    "PresetResult": "planner.presets.drawing",
     "RooflineResult": "planner.roofline_answer",
     "RoofplanError": "errors",
     "SizeResult": "api",
@@ -46,6 +49,7 @@ _HOMES = {
     "claim": "api.claiming",
     "compare": "api.comparisons",
     "deployment": "api",
+    "figure": "api.presets",
     "kv": "api",
     "roofline": "api.roofs",
     "size": "api",
@@ -60,6 +64,7 @@ __all__ = [
     "GainResult",
     "KvResult",
     "MeasuredPoint",
+    "PresetResult",
     "RooflineResult",
     "RoofplanError",
     "SizeResult",
@@ -70,6 +75,7 @@ __all__ = [
     "claim",
     "compare",
     "deployment",
+    "figure",
     "kv",
     "roofline",
     "size",

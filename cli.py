@@ -22,6 +22,7 @@ VERBS = {
     "advise": ("advise", False),
     "speculate": ("speculate", False),
     "claim": ("claim", False),
+    "figure": ("figure", False),
     "hardware": ("hardware", True),
     "model": ("model", True),
     "engine": ("engine", True),

@@ -15,7 +15,7 @@ from ..hardware.spec import HardwareSpec
 from ..models.spec import ModelSpec
 from ..planner.sizing import SizeResult, size_deployment
 from .building import deployment
-from .caches import kv
+from .caches import error_budget, kv
 from .options import Options, given
 
 if TYPE_CHECKING:
@@ -92,4 +92,4 @@ def _question(asked: str | None) -> Question | None:
     return known
 
 
-__all__ = ["Options", "RoofplanError", "SizeResult", "deployment", "kv", "size"]
+__all__ = ["Options", "RoofplanError", "SizeResult", "deployment", "error_budget", "kv", "size"]

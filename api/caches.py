@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from .. import engines, models
 from ..errors import DomainError
 from ..models.spec import Attention, ModelSpec
-from ..planner.caching import KvResult, cache_of
 from ..planner.parallel import Layout
 from .building import check_context, deployment, loaded
 from .options import optional_count, optional_tokens, read_text
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from ..hardware.spec import HardwareSpec
+    from ..planner.caching import KvResult
     from ..planner.deployment import Deployment
     from ..planner.error_budget import BudgetResult, Choice
     from .options import Options, Quantity, Whole
@@ -26,7 +26,7 @@ _SHORTEST = 2  # tokens of a sequence that is served: a prompt and an output
 
 
 def kv(
-    model: str | PathLike[str] | ModelSpec | None = None,
+    model: str | PathLike[str] | ModelSpec,
     *,
     context: Whole | None = None,
     kv: str | None = None,
@@ -41,12 +41,11 @@ def kv(
     error_budget: str | None = None,
     tensors: str | PathLike[str] | None = None,
     strict: bool = False,
-) -> KvResult | BudgetResult:
+) -> KvResult:
     """Count the cache of one sequence, compare variants of it, and choose a format that holds an error budget.
 
     Parameters
     ----------
-    model : may be left out with ``error_budget`` alone
     context : tokens of a sequence; defaults to 8192 or the model's limit, beyond which ``strict`` makes it an error
     variants : ``mqa``, ``gqa:8``, ``mla:512+64``, ``window:4096``, ``interleave:5:1``, ``sinks:4+1020``, ``h2o:0.2``, ``share:2`` or
         ``kv=fp8``; several of them, each compared with the model as it is; joined by ``+`` they are one
@@ -64,6 +63,8 @@ def kv(
     >>> [row.whole.bytes_per_token for row in kv("llama-3.1-8b", variants=["mqa", "mla:512+64"]).table.rows]
     [16384, 36864]
     """
+    from ..planner.caching import cache_of
+
     on_device: Options = {
         "concurrency": concurrency,
         "weights": weights,
@@ -72,15 +73,7 @@ def kv(
         "device_memory": device_memory,
     }
     named = [variants] if isinstance(variants, str) else list(variants)
-    _check_together(model, error_budget, tensors, on, on_device, named)
-    if model is None:
-        from ..planner.error_budget import BudgetResult
-
-        wrong = {"--context": context, "--kv": kv, "--tp": tp, "--strict": strict or None}
-        for name, value in wrong.items():
-            if value is not None:
-                raise DomainError(name, got=value, wanted="MODEL beside it")
-        return BudgetResult(_choice(cast("str", error_budget), tensors, None, None))
+    _check_together(error_budget, tensors, on, on_device)
     spec = loaded(model, ModelSpec, models.load, "MODEL")
     tokens = optional_tokens(context, "--context") or min(8192, spec.max_context or 8192)
     if strict:
@@ -101,19 +94,25 @@ def kv(
     return result
 
 
-def _check_together(
-    model: object, error_budget: str | None, tensors: object, on: object, on_device: Options, named: list[str]
-) -> None:
+def error_budget(limits: str, *, tensors: str | PathLike[str] | None = None) -> BudgetResult:
+    """Choose the format with the fewest bits that holds limits, without a model; arguments and errors are those of :func:`kv`.
+
+    >>> error_budget("kl=0.01,cosine=0.99").choice.chosen.scheme.format.name
+    'kivi-4'
+    """
+    from ..planner.error_budget import BudgetResult
+
+    return BudgetResult(_choice(limits, tensors, None, None))
+
+
+def _check_together(limits: str | None, tensors: object, on: object, on_device: Options) -> None:
     """Refuse options without those that they belong to."""
-    if tensors is not None and error_budget is None:
+    if tensors is not None and limits is None:
         raise DomainError("--tensors", got=tensors, wanted="--error-budget beside it")
     if on is None:
         for name, value in on_device.items():
             if value is not None:
                 raise DomainError(f"--{name.replace('_', '-')}", got=value, wanted="--on HARDWARE beside it")
-    if model is None and (error_budget is None or named or on is not None):
-        hint = "only --error-budget goes without a model"
-        raise DomainError("MODEL", got="nothing", wanted="a name or a path", hint=hint)
 
 
 def _served(spec: ModelSpec, on: str | PathLike[str] | HardwareSpec, tokens: int, options: Options) -> Deployment:
@@ -124,13 +123,11 @@ def _served(spec: ModelSpec, on: str | PathLike[str] | HardwareSpec, tokens: int
     return deployment(spec, on, **asked)
 
 
-def _choice(
-    error_budget: str, tensors: str | PathLike[str] | None, spec: ModelSpec | None, tokens: int | None
-) -> Choice:
+def _choice(text: str, tensors: str | PathLike[str] | None, spec: ModelSpec | None, tokens: int | None) -> Choice:
     from ..planner.error_budget import choose_scheme, parse_limits
     from ..planner.kv_schemes import outlier_heads, schemes
 
-    limits = parse_limits(error_budget)
+    limits = parse_limits(text)
     if tensors is None:
         heads = outlier_heads(next(_head_widths(spec), 128))
     else:

@@ -34,7 +34,10 @@ Several = str | Iterable[Any]
 
 
 class PresetOptions(TypedDict, total=False):
-    """What a preset may be told, by the names of the command line; None is as good as left out. Lists are iterables, or texts with commas."""
+    """What a preset may be told, by the names of the command line; None is as good as left out.
+
+    Lists are iterables, or texts with commas.
+    """
 
     model: Several | ModelSpec | PathLike[str] | None
     hardware: str | HardwareSpec | PathLike[str] | None
@@ -343,8 +346,8 @@ def figure(name: str, **options: Unpack[PresetOptions]) -> PresetResult:
     ------
     RoofplanError : for a preset that there is not, an option that it does not take, and whatever lies outside its domain
 
-    >>> figure("speculation", acceptance="0.8", k=4).panels[0].curves[0].y[4]
-    2.401142857142857
+    >>> round(figure("speculation", acceptance="0.8", k=4).panels[0].curves[0].y[4], 6)
+    2.401143
     """
     if name not in PRESETS:
         near = difflib.get_close_matches(str(name), PRESETS, n=2)

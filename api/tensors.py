@@ -7,15 +7,18 @@ import json
 import math
 import zipfile
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import specfiles
 from ..errors import DomainError, SpecError
 from ..planner.kv_schemes import Heads
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
 
+T = TypeVar("T")
 LARGEST_FILE_BYTES = 2**28  # of a file, and of all of its arrays
 _MOST_HEADS = 4096
 _ARRAYS = ("queries", "keys", "values")
@@ -45,23 +48,34 @@ def _refused(name: str, got: str, wanted: str = _WANTED) -> SpecError:
 
 
 def _from_npz(content: bytes, name: str) -> dict[str, np.ndarray]:
+    sizes = _guarded(_sizes, content, name)
+    if missing := [key for key in _ARRAYS if f"{key}.npy" not in sizes]:
+        raise _refused(name, f"no array {missing[0]}")
+    if sum(sizes[f"{key}.npy"] for key in _ARRAYS) > LARGEST_FILE_BYTES:
+        raise _refused(name, "larger arrays", f"at most {LARGEST_FILE_BYTES:,} bytes")
+    return _guarded(_plain_arrays, content, name)
+
+
+def _sizes(content: bytes) -> dict[str, int]:
+    """Bytes of the members of an archive once they are unpacked; none is read beyond what it declares."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return {info.filename: info.file_size for info in archive.infolist()}
+
+
+def _plain_arrays(content: bytes) -> dict[str, np.ndarray]:
     import numpy as np
 
+    with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+        return {key: stored[key] for key in _ARRAYS}
+
+
+def _guarded(read: Callable[[bytes], T], content: bytes, name: str) -> T:
+    """Read an archive; whatever numpy and zipfile raise of a broken one, or of pickled objects, becomes our error."""
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            sizes = {info.filename: info.file_size for info in archive.infolist()}
-        if missing := [key for key in _ARRAYS if f"{key}.npy" not in sizes]:
-            raise _refused(name, f"no array {missing[0]}")
-        if sum(sizes[f"{key}.npy"] for key in _ARRAYS) > LARGEST_FILE_BYTES:
-            raise _refused(name, "larger arrays", f"at most {LARGEST_FILE_BYTES:,} bytes")
-        with np.load(io.BytesIO(content), allow_pickle=False) as stored:
-            arrays = {key: stored[key] for key in _ARRAYS}
-    except SpecError:
-        raise
-    except Exception as error:  # whatever numpy and zipfile raise of a broken archive, or of pickled objects
+        return read(content)
+    except Exception as error:
         got = "pickled objects" if "allow_pickle" in str(error) else "no archive of plain arrays"
         raise _refused(name, got, "arrays of numbers as numpy.savez writes them") from error
-    return arrays
 
 
 def _from_json(content: bytes, name: str) -> dict[str, np.ndarray]:

@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from .. import specfiles
-from ..documents import Document
+from ..documents import Document, parse_yaml
 from ..errors import SpecError
 from .achieved import Kernels
 from .spec import SCHEMA, HardwareSpec
@@ -21,6 +21,7 @@ KERNELS = specfiles.Catalogue(
     Path(str(files("roofplan.hardware") / "kernels")), "kernels", "the files of hardware/kernels"
 )
 GENERIC = "generic"
+_COLLECTIVES = re.compile(r"^collectives?:\n(?:  - .*\n)*", re.MULTILINE)
 _FAMILIES = re.compile(r"^families: \[(.*)\]", re.MULTILINE)
 
 
@@ -80,16 +81,22 @@ def _family_of(units: str, architecture: str) -> str:
 @functools.cache
 def _kernels(family: str, own: str, device: str, collectives: bool) -> Kernels:
     changes = json.loads(own)
-    document = KERNELS.read(family)
+    document = _read(family, collectives)
     if changes:
         whole = {key: document.data[key] for key in ("schema", "families", "measured_on") if key in document.data}
         document = Document({**whole, "name": device, **changes, "extends": family}, device, {})
-    left_out: dict[str, object] = {} if collectives else {"collective": [], "collectives": []}
-    return kernels_from_document(document, left_out)
+    return kernels_from_document(document, collectives=collectives)
 
 
-def kernels_from_document(document: Document, instead: dict[str, object] | None = None) -> Kernels:
-    """Complete what a document says of kernels with what it extends, and validate it; ``instead`` replaces keys of the whole.
+def _read(slug: str, collectives: bool) -> Document:
+    """A file of kernels; most of it are tables of collectives, which are cut off before parsing where they are not wanted."""
+    path = KERNELS.folder / f"{slug}.yaml"
+    text = specfiles.read_text(path)
+    return parse_yaml(text if collectives else _COLLECTIVES.sub("", text), path.name)
+
+
+def kernels_from_document(document: Document, *, collectives: bool = True) -> Kernels:
+    """Complete what a document says of kernels with what it extends, and validate it.
 
     Raises
     ------
@@ -107,13 +114,15 @@ def kernels_from_document(document: Document, instead: dict[str, object] | None 
         if not isinstance(parent, str) or parent not in KERNELS.slugs():
             wanted = f"one of {', '.join(KERNELS.slugs())}"
             raise SpecError("extends", got=str(parent), wanted=wanted, where=current.where(("extends",)))
-        current = KERNELS.read(parent)
+        current = _read(parent, collectives)
     merged: dict[str, object] = {}
     for layer in reversed(layers):
         merged = specfiles.laid_over(merged, layer)
     for key in ("schema", "name", "extends", "families", "measured_on"):  # said of one file alone
         merged.pop(key, None)
-    merged |= {key: value for key, value in document.data.items() if key not in merged} | (instead or {})
+    merged |= {key: value for key, value in document.data.items() if key not in merged}
+    if not collectives:
+        merged |= {"collective": [], "collectives": []}
     return specfiles.validate(Kernels, Document(merged, document.name, document.places))
 
 

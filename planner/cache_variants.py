@@ -23,7 +23,7 @@ from .results import Assumption
 from .sizing import deployment_inputs
 from .step import StepModel
 from .variant_text import LOCAL_WINDOW
-from .variants import reach
+from .variants import reach, same_layers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,7 +50,8 @@ class DecodeWork:
     Parameters
     ----------
     flop : of scores and weighted values, and of indexers and recurrent states
-    cache_bytes : that are read (and, of states, written)
+    cache_bytes : that are read (and, of states, written); known to be inexact: recent entries that a format keeps in 16 bits are counted at
+        its mean width
     vector_bytes : of queries and outputs
     """
 
@@ -207,7 +208,8 @@ class VariantTable:
 
     def is_exact(self, row: CacheRow) -> bool:
         """Whether a variant changes nothing at all."""
-        return row.model.layers == self.now.model.layers and row.kv_format == self.now.kv_format
+        same_format = row.kv_format == self.now.kv_format or not row.whole.terms
+        return same_format and same_layers(row.model, self.now.model)
 
     def exact_tokens(self, row: CacheRow) -> int | None:
         """Tokens up to which a variant leaves the outputs as they are; None where that does not end, or has no meaning."""
@@ -230,6 +232,15 @@ class VariantTable:
                 _expected(one.largest_rate), _expected(other.largest_rate)
             )
         return changed
+
+    def no_tpot_because(self, row: CacheRow) -> str | None:
+        """A code of why times per token are not compared; None where they are."""
+        now, own = self.now.served, row.served
+        if now is None or own is None:
+            return "no_device"
+        if now.reason or own.reason:
+            return own.reason or now.reason
+        return None if now.batch == own.batch else "batches_differ"
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
@@ -263,7 +274,7 @@ class VariantTable:
             "exact_up_to_tokens": self.exact_tokens(row),
             "why": row.variant.why,
             "source": "; ".join(part.source for part in row.variant.parts),
-            "times": self.changes(row),
+            "times": {**self.changes(row), "tpot_s_reason": self.no_tpot_because(row)},
             **row.figures(),
         }
 
@@ -300,8 +311,8 @@ def _row(d: Deployment, served: Deployment | None, variant: Variant | None, cont
     if variant is not None:
         model, kv = variant.of(model, kv)
         # Another model, which nobody has measured; a shape that it has already is the same one.
-        is_changed = model.layers != d.model.layers
-        model = replace(model, name=f"{model.name} with {variant.text}") if is_changed else d.model
+        same = same_layers(model, d.model)
+        model = d.model if same else replace(model, name=f"{model.name} with {variant.text}")
         check_layout(model, d.layout)
     changed = _as_variant(d, model, kv)
     on_device = None if served is None else _as_variant(served, model, kv)

@@ -203,15 +203,12 @@ def _numbers(text: str, sign: str) -> list[str]:
     return [item.strip() for item in text.split(sign)]
 
 
-_TRAINED = "another model: it must be trained so, or converted and trained on"
-
-
 def _one_head(_value: str) -> Part:
     return Part(
         "mqa",
         "one KV head (MQA)",
         "training",
-        f"all query heads share one key and value head; {_TRAINED}",
+        "all query heads share one key and value head",
         "Shazeer 2019 (arXiv 1911.02150); F3.1",
         lambda model: variants.with_kv_heads(model, lambda _: 1),
     )
@@ -223,7 +220,7 @@ def _groups(value: str) -> Part:
         "gqa",
         f"{heads:,} KV head{'s' * (heads > 1)} (GQA)",
         "training",
-        f"groups of query heads share a key and value head; {_TRAINED}",
+        "groups of query heads share a key and value head",
         "Ainslie et al. 2023 (arXiv 2305.13245); F3.1",
         lambda model: variants.with_kv_heads(model, lambda _: heads),
     )
@@ -236,7 +233,7 @@ def _latents(value: str) -> Part:
         "mla",
         f"latents of {widths[0]} + {widths[1]} (MLA)",
         "training",
-        f"one latent for all heads, which decoding multiplies out or absorbs; {_TRAINED}",
+        "one latent for all heads, which decoding multiplies out or absorbs",
         "DeepSeek-V2 report (arXiv 2405.04434); F2.8, F3.2",
         lambda model: variants.with_latents(model, *widths),
     )
@@ -248,7 +245,7 @@ def _window(value: str) -> Part:
         "window",
         f"windows of {window:,}",
         "training",
-        f"no layer sees more than {window:,} tokens, and what is older only through layers; {_TRAINED}",
+        f"no layer sees more than {window:,} tokens, and what is older only through layers below",
         "Jiang et al. 2023 (arXiv 2310.06825); F3.3",
         lambda model: variants.within_window(model, window),
     )
@@ -262,7 +259,7 @@ def _interleave(value: str) -> Part:
         "interleave",
         f"{numbers[0]} layers with windows of {numbers[2]:,} for {numbers[1]} without",
         "training",
-        f"only the full layers see beyond {numbers[2]:,} tokens; {_TRAINED}",
+        f"only the full layers see beyond {numbers[2]:,} tokens",
         "Gemma 3 report (arXiv 2503.19786); F3.3",
         lambda model: variants.interleaved(model, *numbers),
     )
@@ -300,7 +297,7 @@ def _share(value: str) -> Part:
         "share",
         f"{layers} layers to a cache",
         "training",
-        f"layers read the keys and values of another one, as many bytes a step as before; {_TRAINED}",
+        "layers read the keys and values of another one, as many bytes a step as before",
         "Brandon et al. 2024 (arXiv 2405.12981); F3.5",
         lambda model: variants.sharing(model, layers),
     )

@@ -201,6 +201,19 @@ def sharing(model: ModelSpec, layers: int) -> ModelSpec:
     return _of_groups(model, tuple(split()), is_owner, _HEADS)
 
 
+def same_layers(one: ModelSpec, other: ModelSpec) -> bool:
+    """Whether two models have the same layers, in whatever order and groups they are listed."""
+    return _counts(one) == _counts(other)
+
+
+def _counts(model: ModelSpec) -> dict[LayerGroup, int]:
+    counts: dict[LayerGroup, int] = {}
+    for group in model.layers:
+        kind = replace(group, count=1)
+        counts[kind] = counts.get(kind, 0) + group.count
+    return counts
+
+
 # ------------------------------------------------------------------------------------------------ reach
 
 
@@ -209,7 +222,7 @@ def reach(model: ModelSpec) -> int | None:
 
     See :func:`~roofplan.planner.attention.receptive_field`. Of a layer with several mixers the one that reaches farthest counts; a layer
     without attention, or with cross attention alone, adds nothing, and a recurrent state carries all tokens. First tokens that stay visible
-    reach every position besides.
+    reach every position besides. Chunks count as windows, which is a bound: nothing passes from one chunk to the next within a layer.
     """
     windows: list[int | None] = []
     for group in model.layers:

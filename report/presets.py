@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from ..errors import show
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from ..planner.presets.drawing import Panel, PresetResult, Scale
 
-_ROWS = 12  # of a table for people; files and JSON have every point
+_FEW, _ROWS = 5, 12  # of a table for people; files and JSON have every point
 
 
 def preset_report(r: PresetResult) -> Report:
@@ -42,7 +43,8 @@ def _table(panel: Panel) -> tuple[Section, bool]:
     every = sorted(
         {x for curve in panel.curves for x in curve.x if len(curve.x) > 2} or {x for c in columns for x in c}
     )
-    chosen = [x for x in every if x in wanted or x in _thinned(every)]
+    few = _thinned(every, logarithmic=panel.across.logarithmic)
+    chosen = [x for x in every if x in wanted or x in few]
     rows = tuple(
         (
             _shown(x, panel.across),
@@ -54,10 +56,13 @@ def _table(panel: Panel) -> tuple[Section, bool]:
     return Section(panel.title, header, rows), len(chosen) < len(every)
 
 
-def _thinned(values: Sequence[float]) -> set[float]:
-    """Some of many numbers, evenly by their place, the first and the last among them."""
+def _thinned(values: Sequence[float], *, logarithmic: bool) -> set[float]:
+    """Some of many numbers, the first and the last among them: powers of two, or evenly by their place."""
     if len(values) <= _ROWS:
         return set(values)
+    powers = [value for value in values if value >= 1 and math.log2(value).is_integer()] if logarithmic else []
+    if _FEW <= len(powers) <= _ROWS:
+        return {values[0], *powers, values[-1]}
     last = len(values) - 1
     return {values[round(place * last / (_ROWS - 1))] for place in range(_ROWS)}
 
@@ -99,5 +104,10 @@ def list_presets(presets: Mapping[str, tuple[str, Iterable[tuple[str, str]]]]) -
         rows.append({"name": name, "shows": shows, "options": [f"{option} {default}" for option, default in said]})
     verdict = f"{len(rows)} figures: roofplan figure NAME shows the numbers of one, and draws it with -o FILE"
     return Listing(
-        "figure", "Figures", ("name", "shows", "options and their defaults"), tuple(cells), tuple(rows), verdict=verdict
+        "figure list",
+        "Figures",
+        ("name", "shows", "options and their defaults"),
+        tuple(cells),
+        tuple(rows),
+        verdict=verdict,
     )

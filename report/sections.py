@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from ..planner.claims import ClaimResult
     from ..planner.comparing import CompareResult
     from ..planner.deployment import Deployment, EngineSettings
+    from ..planner.error_budget import BudgetResult
     from ..planner.logged import LoggedPart
+    from ..planner.presets.drawing import PresetResult
     from ..planner.ranges import Range
     from ..planner.results import Answer, Explanation
     from ..planner.roofline_answer import RooflineResult
@@ -292,40 +294,6 @@ def _limits(r: SizeResult) -> Section:
     return Section("What binds", ("", "", ""), tuple(rows))
 
 
-def kv_report(r: KvResult) -> Report:
-    """Arrange a cache count: growth, sequence, layer groups, contexts."""
-    growth, total = r.whole.bytes_per_token, r.whole.bytes_per_sequence(r.context)
-    rows: list[Row] = [("per token", show_bytes(growth), f"{growth:,} B")]
-    if r.whole.index_bytes_per_token:
-        index = r.whole.index_bytes_per_token
-        rows.append(("indexer keys per token", show_bytes(index), f"{index:,} B"))
-    if r.whole.fixed_bytes:
-        rows.append(("fixed per sequence", show_bytes(r.whole.fixed_bytes), f"{r.whole.fixed_bytes:,} B"))
-    rows.append((f"a sequence of {show_count(r.context)} tokens", show_bytes(total), f"{total:,} B"))
-    if r.layout.tp > 1:
-        rank = r.rank.bytes_per_token
-        rows.append((f"per token on each of {r.layout.tp} ranks", show_bytes(rank), f"{rank:,} B"))
-        rows.append(("per token on all ranks together", show_bytes(rank * r.layout.tp), f"{rank * r.layout.tp:,} B"))
-    groups: list[Row] = [
-        (
-            f"{term.layers} x {term.label}",
-            f"{term.elements:,}",
-            f"{term.entries(r.context):,}" if term.stored else "shared",
-            show_bytes(size),
-        )
-        for term, size in r.whole.by_term(r.context)
-    ]
-    if r.whole.state_bytes:
-        groups.append(("states of recurrent layers", "", "", show_bytes(r.whole.state_bytes)))
-    contexts = tuple((f"{context:,}", show_bytes(r.whole.bytes_per_sequence(context))) for context in r.contexts())
-    sections = [Section("Cache", ("", "", ""), tuple(rows))]
-    if groups:
-        sections.append(Section("By layer group", ("layers", "elements per entry", "entries", "bytes"), tuple(groups)))
-    sections.append(Section("By context", ("tokens", "bytes of a sequence"), contexts))
-    heading = show(f"KV cache of {r.model.name} in {r.kv_format.name}", 200)
-    return Report(heading, "", True, tuple(sections), tuple(f"warning: {warning.message}" for warning in r.warnings))
-
-
 def report_of(answer: Answer, *, explain: bool = False) -> Report:
     """Arrange any result; ``explain`` adds a section for the derivation of each figure."""
     arranged = _arranged(answer)
@@ -333,13 +301,15 @@ def report_of(answer: Answer, *, explain: bool = False) -> Report:
     return replace(arranged, sections=arranged.sections + derived)
 
 
-def _arranged(answer: Answer) -> Report:  # noqa: C901, PLR0911  # one for each verb
+def _arranged(answer: Answer) -> Report:  # noqa: C901, PLR0911, PLR0912  # one for each verb
     # What another verb's answer is made of is loaded only for that verb.
     match answer.command:
         case "size":
             return size_report(cast("SizeResult", answer))
         case "kv":
-            return kv_report(cast("KvResult", answer))
+            from .cache import cache_report
+
+            return cache_report(cast("KvResult | BudgetResult", answer))
         case "accuracy memory":
             from .accuracy import memory_report
 
@@ -372,6 +342,10 @@ def _arranged(answer: Answer) -> Report:  # noqa: C901, PLR0911  # one for each 
             from .advice import advice_report
 
             return advice_report(cast("Advice", answer))
+        case "figure":
+            from .presets import preset_report
+
+            return preset_report(cast("PresetResult", answer))
         case "claim":
             from .claim import claim_report
 

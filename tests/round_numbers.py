@@ -21,14 +21,12 @@ US, KIB = 1e-6, 1024
 FREE = Kernel(floor=0.0)  # at nominal rates, launched in no time
 NOTHING = LayerFloors(routing=0.0, latent=0.0, gated_delta=0.0, sparse_index=0.0)
 SPREAD = Spread(
-    known=1.1,
     measured=1.05,
     new_model=1.2,
     new_experts=1.3,
     new_device=1.15,
     unmeasured_family=1.4,
     new_engine=1.25,
-    first_token=1.5,
 )
 USUAL = tuple(
     UsualExchange(operation="all_reduce", kernel=name, ranks=ranks, floor=floor * US, bandwidth=share)
@@ -74,7 +72,14 @@ IDEAL = replace(
     collective=(UsualExchange(operation="all_reduce", kernel="nccl", ranks=2, floor=0.0, bandwidth=1.0),),
 )
 
-TIMING = Timing(host_per_step=0.0, host_per_sequence=0.0, small_kernels=1.0, exchange_kernels=("quick", "slow"))
+TIMING = Timing(
+    spread=1.1,
+    first_token_spread=1.5,
+    host_per_step=0.0,
+    host_per_sequence=0.0,
+    small_kernels=1.0,
+    exchange_kernels=("quick", "slow"),
+)
 MIXED = Scheduling(admission="mixed")
 
 

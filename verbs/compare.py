@@ -73,7 +73,7 @@ def compare(
     eager: o.Eager = False,
     memory_utilization: o.MemoryUtilization = None,
     device_memory: o.DeviceMemory = None,
-    out: o.PictureFile = None,
+    out: o.ReportFile = None,
     size: o.PictureSize = None,
     dark: o.Dark = False,
     force: o.Force = False,
@@ -102,11 +102,10 @@ def compare(
     """
     from ..api.comparisons import compare as compare_by_name
     from ..errors import ExitCode
-    from ..report.roofline_files import check_files
+    from ..report.answer_files import check_answer_file, write_answer
     from .render import print_answer
 
-    asked = check_files(out, None, size, dark=dark, overwrite=force)
-    pixels = None if size is None else asked
+    pixels = check_answer_file(out, size, dark=dark, overwrite=force)
     result = compare_by_name(
         *(names or ()),
         model=model,
@@ -135,10 +134,6 @@ def compare(
         strict=strict or None,
     )
     if out is not None:
-        from ..report.canvas import kind_of, rendered
-        from ..report.comparison_figure import compare_figure
-        from ..specfiles import write_bytes
-
-        write_bytes(out, rendered(compare_figure(result, size=pixels, dark=dark), kind_of(out)), overwrite=force)
+        write_answer(result, out, size=pixels, dark=dark, overwrite=force)
     print_answer(result, output_format, color, explain=explain)
     return ExitCode.YES if result.any_fits else ExitCode.NO

@@ -1,10 +1,13 @@
 """``roofplan figure``: drawings that have a name, of the closed forms, as numbers or as a picture."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from . import options as o
+
+if TYPE_CHECKING:
+    from ..api.presets import PresetOptions
 
 _ABOUT = "What is drawn (each figure takes some)"
 Name = Annotated[
@@ -105,7 +108,7 @@ def figure(
     from .render import print_answer, print_short
 
     pixels = check_answer_file(out, size, dark=dark, overwrite=force)
-    asked = {
+    asked: PresetOptions = {
         "model": ",".join(model) if model else None,
         "hardware": hardware,
         "weights": weights,

@@ -335,6 +335,20 @@ PictureFile = Annotated[
     Path | None,
     typer.Option("--out", "-o", metavar="FILE", help="Draw a picture: .png, .svg or .pdf.", rich_help_panel=_OUTPUT),
 ]
+ReportFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        "-o",
+        metavar="FILE",
+        help="Write a picture (.png, .svg, .pdf) or a page for a browser (.html).",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+PageFile = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", metavar="FILE", help="Write a page for a browser: .html.", rich_help_panel=_OUTPUT),
+]
 PictureSize = Annotated[
     str | None,
     typer.Option(

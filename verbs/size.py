@@ -35,6 +35,8 @@ def size(
     beside_memory: o.BesideMemory = None,
     solve: o.Solve = None,
     from_log: o.FromLog = None,
+    out: o.PageFile = None,
+    force: o.Force = False,
     strict: o.Strict = False,
     output_format: o.OutputFormat = o.Format.text,
     explain: o.Explain = False,
@@ -52,6 +54,8 @@ def size(
 
     roofplan size llama-3.1-8b h100-sxm --concurrency 64 --sensitivity
 
+    roofplan size llama-3.1-8b h100-sxm --concurrency 64 -o report.html
+
     roofplan size h100-sxm --from-log serve.log
 
     roofplan size ./config.json rtx-4090 --format json
@@ -62,6 +66,10 @@ def size(
     from ..errors import ExitCode
     from .render import print_answer
 
+    if out is not None:
+        from ..report.answer_files import check_answer_file
+
+        check_answer_file(out, overwrite=force, drawn=False)
     if from_log is not None and hardware is None:
         model, hardware = None, model  # the log names the model: a single name is the device's
     result = api.size(
@@ -99,6 +107,10 @@ def size(
         beside_memory=beside_memory,
         strict=strict,
     )
+    if out is not None:
+        from ..report.answer_files import write_answer
+
+        write_answer(result, out, overwrite=force)
     print_answer(result, output_format, color, explain=explain)
     found = result.fits if result.solution is None else result.solution.answer is not None
     return ExitCode.YES if found else ExitCode.NO

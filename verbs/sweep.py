@@ -80,7 +80,7 @@ def sweep(
     runtime_memory: o.RuntimeMemory = None,
     graph_memory: o.GraphMemory = None,
     beside_memory: o.BesideMemory = None,
-    out: o.PictureFile = None,
+    out: o.ReportFile = None,
     size: o.PictureSize = None,
     dark: o.Dark = False,
     force: o.Force = False,
@@ -96,6 +96,8 @@ def sweep(
 
     roofplan sweep llama-3.1-8b h100-sxm --over batch=1..512 --over context=1024,8192,32768 -o curves.png
 
+    roofplan sweep llama-3.1-8b h100-sxm --over batch=1..256:x2 --context 4096 -o report.html
+
     roofplan sweep llama-3-70b h100-sxm --over tp=1,2,4,8 --over weights=bf16,fp8 --concurrency 32
 
     roofplan sweep llama-3.1-8b --over hardware=h100-sxm,h200,mi300x --context 4096 --concurrency 16
@@ -108,11 +110,10 @@ def sweep(
     """
     from ..api.sweeps import sweep as sweep_by_name
     from ..errors import ExitCode
-    from ..report.roofline_files import check_files
+    from ..report.answer_files import check_answer_file, write_answer
     from .render import print_answer, progress_on_stderr
 
-    asked = check_files(out, None, size, dark=dark, overwrite=force)
-    pixels = None if size is None else asked
+    pixels = check_answer_file(out, size, dark=dark, overwrite=force)
     with progress_on_stderr("points") as progress:
         result = sweep_by_name(
             model,
@@ -149,10 +150,6 @@ def sweep(
             strict=strict,
         )
     if out is not None:
-        from ..report.canvas import kind_of, rendered
-        from ..report.sweep_figure import sweep_figure
-        from ..specfiles import write_bytes
-
-        write_bytes(out, rendered(sweep_figure(result, size=pixels, dark=dark), kind_of(out)), overwrite=force)
+        write_answer(result, out, size=pixels, dark=dark, overwrite=force)
     print_answer(result, output_format, color, explain=explain)
     return ExitCode.YES if result.any_fits else ExitCode.NO

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, cast
 
+from ...errors import DomainError
 from ...models.spec import Attention, CompressedAttention, CrossAttention, LatentAttention
 from ...quantities import show_bytes, show_count
 from ..costs import Elementwise
@@ -12,6 +13,7 @@ from ..kernel_times import OperatorTime
 from ..kv_cache import cache_layout
 from ..parallel import SINGLE
 from ..step import StepModel
+from ..variants import interleaved, with_kv_heads, with_latents
 from .outcomes import outcome_of
 from .situation import EXACT, PAYS, Lever, not_applicable, room_reason, without_given_weights
 from .words import change, times
@@ -137,33 +139,6 @@ def _with_mixers(model: ModelSpec, change_of: Callable[[Mixer], Mixer]) -> Model
     return replace(model, layers=layers)
 
 
-def with_kv_heads(model: ModelSpec, count_of: Callable[[Attention], int]) -> ModelSpec:
-    """The same model with another number of key and value heads in each layer (formula F3.1)."""
-
-    def changed(mixer: Mixer) -> Mixer:
-        return replace(mixer, num_kv_heads=count_of(mixer)) if isinstance(mixer, Attention) else mixer
-
-    return _with_mixers(model, changed)
-
-
-def with_latents(model: ModelSpec, rank: int = 512, rotary: int = 64) -> ModelSpec:
-    """The same with one latent of ``rank`` and one rotary key per token and layer in the place of keys and values (formula F3.2)."""
-
-    def changed(mixer: Mixer) -> Mixer:
-        if not isinstance(mixer, Attention):
-            return mixer
-        return LatentAttention(
-            kind="mla",
-            num_heads=mixer.num_heads,
-            kv_lora_rank=rank,
-            qk_nope_head_dim=mixer.head_dim,
-            qk_rope_head_dim=rotary,
-            v_head_dim=mixer.value_dim,
-        )
-
-    return _with_mixers(model, changed)
-
-
 def without_latents(model: ModelSpec) -> ModelSpec:
     """The same with keys and values of every head in the place of latents."""
 
@@ -182,21 +157,8 @@ def without_latents(model: ModelSpec) -> ModelSpec:
 
 
 def with_windows(model: ModelSpec, window: int = 1024, local: int = 5) -> ModelSpec:
-    """The same with ``local`` of every ``local`` + 1 full layers attending to a window only, as Gemma 3 does (formula F3.3)."""
-
-    def slide(mixer: Mixer) -> Mixer:
-        is_full = isinstance(mixer, Attention) and mixer.kind == "full"
-        return replace(mixer, kind="sliding", window=window) if is_full else mixer  # type: ignore[arg-type]
-
-    def split(layer: LayerGroup) -> Iterator[LayerGroup]:
-        sliding = layer.count * local // (local + 1)
-        if not sliding or not any(isinstance(mixer, Attention) and mixer.kind == "full" for mixer in layer.attention):
-            yield layer
-            return
-        yield replace(layer, count=sliding, attention=tuple(map(slide, layer.attention)))
-        yield replace(layer, count=layer.count - sliding)
-
-    return replace(model, layers=tuple(part for layer in model.layers for part in split(layer)))
+    """The same with ``local`` of every ``local`` + 1 layers attending to a window only, as Gemma 3 does (formula F3.3)."""
+    return interleaved(model, local, 1, window)
 
 
 def without_windows(model: ModelSpec) -> ModelSpec:
@@ -249,7 +211,13 @@ def latents(s: Situation) -> Iterator[Lever]:
             s, "mla", "latent attention, against keys and values of every head", without_latents(model), in_use=True
         )
     elif any(isinstance(mixer, Attention) for mixer in mixers):
-        yield _shape(s, "mla", "latent attention of rank 512 + 64 (MLA)", with_latents(model))
+        title = "latent attention of rank 512 + 64 (MLA)"
+        try:
+            changed = with_latents(model)
+        except DomainError as error:
+            yield not_applicable(s, "mla", title, f"it wants {error.wanted}", exact=False)
+            return
+        yield _shape(s, "mla", title, changed)
 
 
 def windows(s: Situation) -> Iterator[Lever]:
