@@ -60,7 +60,7 @@ def kv(
 
     >>> kv("llama-3.1-8b").whole.bytes_per_token
     131072
-    >>> [row.whole.bytes_per_token for row in kv("llama-3.1-8b", variants=["mqa", "mla:512+64"]).table.rows]
+    >>> [row.whole.bytes_per_token for row in kv("llama-3.1-8b", variants=["mqa", "mla:512+64"]).compared.rows]
     [16384, 36864]
     """
     from ..planner.caching import cache_of
@@ -88,7 +88,7 @@ def kv(
         parsed = parse_variants(named, engines.load_format)
         served = None if on is None else _served(spec, on, tokens, {"tp": tp, "kv": kv, **on_device})
         plain = deployment(spec, ANY_DEVICE, weights="bf16", kv=kv, tp=tp) if served is None else served
-        result = replace(result, table=compare_caches(plain, served, parsed, tokens))
+        result = replace(result, compared=compare_caches(plain, served, parsed, tokens))
     if error_budget is not None:
         result = replace(result, choice=_choice(error_budget, tensors, spec, tokens))
     return result

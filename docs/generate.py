@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import catalogue_pages
+import figure_pages
 import formula_pages
 import typer
 from pydantic import TypeAdapter
@@ -155,7 +156,8 @@ def main() -> None:
     (DOCS / "formulas.md").write_text(formula_pages.page(), encoding="utf-8")
     catalogue_pages.write(DOCS)
     for page in (ROOT / "README.md", *sorted(DOCS.glob("*.md"))):
-        text = page.read_text(encoding="utf-8")
+        text = figure_pages.with_captions(page.read_text(encoding="utf-8"))
+        figure_pages.write(DOCS, text)
         page.write_text(with_output(text), encoding="utf-8")
 
 

@@ -19,14 +19,14 @@ from .operators import build_operators
 from .parallel import SINGLE, check_layout
 from .ranges import Range
 from .reached import reached_model
-from .results import Assumption
+from .results import Assumption, Explanation
 from .sizing import deployment_inputs
 from .step import StepModel
 from .variant_text import LOCAL_WINDOW
 from .variants import reach, same_layers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from ..engines.spec import NumberFormat
     from ..models.spec import ModelSpec
@@ -88,7 +88,8 @@ class Served:
     batch : sequences that decode together: as many as were asked for, or fit
     tpot_s : time per output token with them, prompts of others left out; None where nothing fits or can be timed
     largest_tpot_s, largest_rate : the same, and output tokens/s, with ``max_batch`` sequences
-    step_flop, step_bytes : of such a step on one device: products and attention, weights and cache
+    step_flop, step_bytes : of a step with ``batch`` sequences on one device: products and attention, weights and cache
+    budget_bytes, sequence_bytes : what a device has for the cache, and what a sequence takes of it
     reason : a code of why there are no times; empty where there are
     """
 
@@ -100,6 +101,8 @@ class Served:
     largest_rate: Range | None
     step_flop: float
     step_bytes: float
+    budget_bytes: int
+    sequence_bytes: int
     reason: str = ""
 
     @property
@@ -115,12 +118,13 @@ class Served:
         ------
         SpecError : when the device has no rate for an arithmetic type that is needed
         """
-        capacity = plan_capacity(d, plan_memory(d))
+        plan = plan_memory(d)
+        capacity = plan_capacity(d, plan)
         largest, binds = capacity.max_concurrency, capacity.binds
         nominal = StepModel.of(d)
         batch = min(d.workload.concurrency, largest)
         flop, weights, cache = nominal.totals(Load(batch or d.workload.concurrency, context))
-        work = float(flop), float(weights + cache)
+        work = float(flop), float(weights + cache), plan.kv_budget_bytes, plan.kv_bytes_per_sequence
         if not largest or not d.hardware.has_rates:
             reason = "no_dense_rate" if largest else "does_not_fit"
             return cls(largest, binds, batch, None, None, None, *work, reason)
@@ -247,7 +251,7 @@ class VariantTable:
         """What the device and the variants rest on."""
         listed = [] if self.served is None else assumptions_of(self.served, plan_memory(self.served))
         parts = [part for row in self.rows if row.variant is not None for part in row.variant.parts]
-        if any(part.kind == "interleave" for part in parts):
+        if any(part.default_window for part in parts):
             source = "windows of Gemma 3's local layers, where interleave:LOCAL:FULL names none"
             listed.append(Assumption("interleave_window", LOCAL_WINDOW, source, "default"))
         return tuple(listed)
@@ -259,6 +263,38 @@ class VariantTable:
             return asked
         on_device = deployment_inputs(self.served)
         return {name: value for name, value in on_device.items() if name not in {"prompt", "output"}} | asked
+
+    def explained(self, row: CacheRow) -> Iterator[Explanation]:
+        """Derive the work of decode attention, and what the device makes of it."""
+        name, work, served = "now" if row.variant is None else f"variants.{row.name}", row.work, row.served
+        source = f"{row.model.name} in {row.kv_format.name}, {row.context:,} tokens"
+        yield Explanation(
+            f"{name}.decode.flop_per_byte",
+            "none" if work.intensity is None else f"{work.intensity:.4g} FLOP/B",
+            "FLOP of scores and values / (cache read + queries and outputs), all layers (F1.6, F2.8)",
+            f"{work.flop:.6g} / ({work.cache_bytes:.6g} + {work.vector_bytes:.6g})",
+            (("cache", source, "operators of a step"),),
+        )
+        if served is None or self.served is None:
+            return
+        device = self.served.hardware.name
+        yield Explanation(
+            f"{name}.served.max_batch",
+            f"{served.max_batch:,}",
+            "floor(cache of a device / bytes of a sequence on it) (F7.5)",
+            f"floor({served.budget_bytes:,} B / {served.sequence_bytes:,} B)",
+            (("device", device, "its spec"), ("engine", self.served.engine.name, "its profile")),
+            served.binds,
+        )
+        if served.tpot_s is not None:
+            yield Explanation(
+                f"{name}.served.tpot_s",
+                f"{served.tpot_s.expected:.6g} s",
+                "sum of the times of the operators of a step that decodes only (F6.3), as reached; bound: at nominal rates",
+                f"{served.batch:,} sequences of {row.context:,} tokens: bound {served.tpot_s.bound:.6g} s,"
+                f" 80 % between {served.tpot_s.low:.6g} and {served.tpot_s.high:.6g} s",
+                (("step", f"{served.step_flop:.6g} FLOP, {served.step_bytes:.6g} B", device),),
+            )
 
     def figures(self) -> dict[str, Any]:
         """What was found, in the shape that scripts rely on."""

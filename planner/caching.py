@@ -26,7 +26,7 @@ _SHOWN_CONTEXTS = (1024, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 104857
 class KvResult(Answer):
     """Cache bytes of a model: over a whole replica (``whole``) and on one tensor-parallel rank (``rank``).
 
-    ``table`` compares variants, or says what a device makes of the model; ``choice`` is the scheme that holds an error budget.
+    ``compared`` are variants beside it, or what a device makes of the model; ``choice`` is the scheme that holds an error budget.
     """
 
     model: ModelSpec
@@ -35,7 +35,7 @@ class KvResult(Answer):
     context: int
     whole: CacheLayout
     rank: CacheLayout
-    table: VariantTable | None = None
+    compared: VariantTable | None = None
     choice: Choice | None = None
 
     @property
@@ -53,10 +53,10 @@ class KvResult(Answer):
         """A context beyond the model's, what a device gives to warn of, and what an error budget leaves out."""
         limit = self.model.max_context
         more = () if self.choice is None else self.choice.warnings
-        if self.table is not None and self.table.served is not None:
+        if self.compared is not None and self.compared.served is not None:
             from .notices import warnings_of
 
-            return (*warnings_of(self.table.served), *more)
+            return (*warnings_of(self.compared.served), *more)
         assumed = tuple(Notice("assumed", f"{self.model.name}: {text}") for text in self.model.assumed)
         if limit is None or self.context <= limit:
             return (*assumed, *more)
@@ -67,14 +67,14 @@ class KvResult(Answer):
     def assumptions(self) -> tuple[Assumption, ...]:
         """What variants, the device and the arrays of an error budget rest on."""
         return (
-            *(() if self.table is None else self.table.assumptions),
+            *(() if self.compared is None else self.compared.assumptions),
             *(() if self.choice is None else self.choice.assumptions),
         )
 
     def inputs(self) -> dict[str, Any]:
         """What was asked."""
         asked = {"model": self.model.name, "kv": self.kv_format.name, "context": self.context, "tp": self.layout.tp}
-        table = {} if self.table is None else self.table.inputs()
+        table = {} if self.compared is None else self.compared.inputs()
         return table | asked | ({} if self.choice is None else self.choice.inputs())
 
     def figures(self) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class KvResult(Answer):
                 {"context": context, "bytes_per_sequence": self.whole.bytes_per_sequence(context)}
                 for context in self.contexts()
             ],
-            **({} if self.table is None else self.table.figures()),
+            **({} if self.compared is None else self.compared.figures()),
             **({} if self.choice is None else {"error_budget": self.choice.figures()}),
         }
 
@@ -116,15 +116,17 @@ class KvResult(Answer):
         """Derive the growth per token and the bytes of a sequence, of variants too, and each scheme of an error budget."""
         return (
             *explain_cache(self.model, self.whole, self.context),
-            *(() if self.table is None else self._of_variants()),
+            *(() if self.compared is None else self._of_variants()),
             *(() if self.choice is None else self.choice.explain()),
         )
 
     def _of_variants(self) -> Iterator[Explanation]:
-        assert self.table is not None
-        for row in self.table.rows:
+        assert self.compared is not None
+        for row in self.compared.rows:
             for line in explain_cache(row.model, row.whole, self.context):
                 yield replace(line, figure=f"variants.{row.name}.{line.figure.removeprefix('kv.')}")
+        for row in (self.compared.now, *self.compared.rows):
+            yield from self.compared.explained(row)
 
 
 def cache_of(model: ModelSpec, kv_format: NumberFormat, layout: Layout, context: int) -> KvResult:
@@ -144,7 +146,8 @@ def cache_of(model: ModelSpec, kv_format: NumberFormat, layout: Layout, context:
 
 def explain_cache(model: ModelSpec, cache: CacheLayout, tokens: int) -> tuple[Explanation, ...]:
     """Derive cache bytes term by term (formulas F3.1 to F3.6)."""
-    size = f"{cache.kv_format.bytes_per_element:g} B"
+    recent = cache.kv_format.recent
+    size = f"{cache.kv_format.bytes_per_element:g} B" + (f" (the last {recent} entries 2 B)" if recent else "")
     source = source_of_model(model)
     growing = [term for term in cache.terms if term.grows and not term.index]
     parts = (
@@ -164,7 +167,7 @@ def explain_cache(model: ModelSpec, cache: CacheLayout, tokens: int) -> tuple[Ex
     per_sequence = Explanation(
         "kv.bytes_per_sequence",
         f"{show_bytes(total)} ({total:,} B) at {show_count(tokens)} tokens",
-        "sum of layers x kept entries x elements x bytes per element, kept = min(tokens, window) (F3.3), + states (F2.11)",
+        "sum of layers x kept entries x elements x bytes per element, kept = min(tokens, window) (F3.3), a share (F3.6), + states (F2.11)",
         f"({' + '.join(stored) or '0'}) x {size}{states}",
         tuple((term.label, f"{term.entries(tokens):,} entries kept", source) for term in cache.terms),
     )

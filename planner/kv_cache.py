@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..models.spec import Indexer, Mixer, ModelSpec
 
 _CONVOLUTION_BITS = 16
+_SHARED_PERIOD = 1000  # tokens over which the growth of a share of them is counted
 _RECENT_BYTES = 2  # entries that a quantised cache keeps as they are
 PLAIN_ENTRIES = Entries()
 
@@ -128,6 +129,8 @@ class CacheLayout:
     def _growth(self, *, index: bool) -> int:
         growing = [term for term in self.terms if term.grows and term.index == index]
         period = max((term.every for term in growing), default=1)
+        if any(term.share < 1 for term in growing):
+            period *= _SHARED_PERIOD
         own = sum(term.layers * (term.entry_bytes or 0) * (period // term.every) for term in growing)
         elements = sum(
             term.layers * term.elements * (period // term.every) * term.share

@@ -84,11 +84,12 @@ def _half_away(values: Matrix) -> Matrix:
 
 
 def _sixteen(scale: Matrix) -> Matrix:
-    """A scale as it is kept in a 16-bit float; beyond its range it is infinite."""
+    """A scale as it is kept in a 16-bit float; beyond its range it is no number."""
     import numpy as np
 
     with np.errstate(over="ignore", under="ignore"):
-        return scale.astype(np.float16).astype(np.float64)
+        kept = scale.astype(np.float16).astype(np.float64)
+    return np.where(np.isinf(kept), np.nan, kept)
 
 
 def _symmetric(groups: Matrix, bits: int, *, half_scale: bool) -> Matrix:

@@ -122,13 +122,16 @@ def closed_loop(server: Server, traffic: Traffic) -> LoadState:
     wave = _Wave(server, traffic, running, decode, cycle, per_prompt, burst)
     waves = [burst, *(wave.ttft_s(number) for number in range(1, traffic.waves))]
     waiting = traffic.clients - running
-    queue = waiting / running * cycle
     fixed = overhead + late
+    steady = wave.ttft_s(_LATE_WAVE) + fixed
+    # In steady state (C - places) requests ahead leave at places per request's time (Little); in a burst they come group after group.
+    queue = waiting / running * (steady + max(0.0, traffic.output - 1) * tpot)
+    groups = (math.ceil(traffic.clients / running) - 1) / 2
     of_waves = fixed + _WAIT * queue
     return LoadState(
         alone_ttft_s=overhead + alone,
-        burst_ttft_s=burst + of_waves,
-        steady_ttft_s=wave.ttft_s(_LATE_WAVE) + fixed + queue,
+        burst_ttft_s=burst + fixed + groups * cycle,
+        steady_ttft_s=steady + queue,
         ttft_s=sum(waves) / len(waves) + of_waves,
         tpot_s=tpot,
         step_s=step,

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ..engines.timing import Scheduling
 from .evidence import Evidence, evidence_of
 from .figures import LatencyFigures, ThroughputFigures
 from .latency import SteadyState, steady_state
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from .streams import StreamModel
 
 
+_IDEAL = Scheduling(admission="mixed")
 _VARIED = 0.8  # lengths of requests vary, so that they do not stay together
 
 
@@ -46,24 +48,28 @@ def times_of(d: Deployment, nominal: StepModel, reached: StepModel | StreamModel
     if users > places and d.engine.scheduling.reserved_output < 1:
         places = max(places, places_of(d))
     roof = steady_state(nominal, d.workload, users, places, d.max_batched_tokens, d.layout.pp)
-    load = closed_loop(server_of(d, reached, places), Traffic(d.workload.prompt, d.workload.output, users, _VARIED))
+    traffic = Traffic(d.workload.prompt, d.workload.output, users, _VARIED)
+    load = closed_loop(server_of(d, reached, places), traffic)
+    # An ideal server that computes prompts together is as much a roof as one that takes them one chunk a step: the faster one bounds.
+    ideal = closed_loop(replace(server_of(d, nominal, places), scheduling=_IDEAL), traffic)
     evidence, workload = evidence_of(d), d.workload
     width, first = evidence.width, evidence.first_token_width
     # Replicas that the asked concurrency does not fill evenly run fewer than the fullest one.
     running = min(workload.concurrency, d.layout.dp * roof.running)
     gaps = workload.output - 1
     reached_e2e = load.steady_ttft_s + gaps * load.tpot_s
-    requests = Range.of_rate(
-        running / (roof.e2e_s - roof.queue_s), running / (reached_e2e - load.queue_s), width if gaps else first
-    )
-    tpot = Range.of_time(roof.tpot_s, load.tpot_s, width) if roof.tpot_s is not None else None
+    ideal_e2e = ideal.steady_ttft_s + gaps * ideal.tpot_s
+    service = min(roof.e2e_s - roof.queue_s, ideal_e2e - ideal.queue_s)
+    requests = Range.of_rate(running / service, running / (reached_e2e - load.queue_s), width if gaps else first)
+    roof_tpot = None if roof.tpot_s is None else min(roof.tpot_s, ideal.tpot_s)
+    tpot = None if roof_tpot is None else Range.of_time(roof_tpot, load.tpot_s, width)
     latency = LatencyFigures(
-        ttft_s=Range.of_time(roof.ttft_s, load.steady_ttft_s, first),
+        ttft_s=Range.of_time(min(roof.ttft_s, ideal.steady_ttft_s), load.steady_ttft_s, first),
         ttft_alone_s=Range.of_time(roof.ttft_alone_s, load.alone_ttft_s, first),
-        ttft_burst_s=Range.of_time(roof.ttft_alone_s, load.burst_ttft_s, first),
+        ttft_burst_s=Range.of_time(min(roof.ttft_alone_s, ideal.burst_ttft_s), load.burst_ttft_s, first),
         tpot_s=tpot,
         itl_s=Range.of_time(roof.itl_s, load.step_s, width),
-        e2e_s=Range.of_time(roof.e2e_s, reached_e2e, width if gaps else first),
+        e2e_s=Range.of_time(min(roof.e2e_s, ideal_e2e), reached_e2e, width if gaps else first),
     )
     per_user = None if tpot is None else Range.of_rate(_inverse(tpot.bound), _inverse(tpot.expected), width)
     return Times(

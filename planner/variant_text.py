@@ -38,6 +38,7 @@ SHAPES: dict[str, tuple[str, str]] = {
     "share": ("layers", "share:LAYERS such as share:2"),
     "kv": ("format", "kv=FORMAT such as kv=fp8, kv=q8_0, kv=kivi2 or kv=nvfp4"),
 }
+_JOINED = re.compile(rf"\+(?=\s*(?:{'|'.join(SHAPES)})\b)", re.IGNORECASE)
 EXAMPLES = "mqa, gqa:8, mla:512+64, window:4096, interleave:5:1, sinks:4+1020, h2o:0.2, share:2 or kv=fp8"
 
 
@@ -52,6 +53,7 @@ class Part:
     exact_tokens : tokens of a sequence up to which a server's change leaves the outputs as they are
     why : what is given up, in a sentence
     source : where it was proposed
+    default_window : whether its window was not given
     """
 
     kind: str
@@ -62,6 +64,7 @@ class Part:
     change: Callable[[ModelSpec], ModelSpec] | None = None
     kv_format: NumberFormat | None = None
     exact_tokens: int = 0
+    default_window: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +158,7 @@ def parse_variant(text: str, load: Callable[[str], NumberFormat]) -> Variant:
     if not words or len(words) > _LONGEST:
         got = f"a text of {len(words):,} characters" if words else "nothing"
         raise DomainError("--variant", got=got, wanted=EXAMPLES)
-    parts = tuple(_part(item, load) for item in re.split(r"\+(?=\s*[A-Za-z])", words))
+    parts = tuple(_part(item, load) for item in _JOINED.split(words))
     changed = [SHAPES[part.kind][0] for part in parts]
     for place, what in enumerate(changed):
         if what in changed[:place]:
@@ -262,6 +265,7 @@ def _interleave(value: str) -> Part:
         f"only the full layers see beyond {numbers[2]:,} tokens",
         "Gemma 3 report (arXiv 2503.19786); F3.3",
         lambda model: variants.interleaved(model, *numbers),
+        default_window=not rest,
     )
 
 

@@ -24,8 +24,8 @@ def cache_report(r: KvResult | BudgetResult) -> Report:
     if isinstance(r, BudgetResult):
         return _budget_report(r)
     sections = list(_cache(r))
-    if r.table is not None:
-        sections += _variants(r.table, r.context)
+    if r.compared is not None:
+        sections += _variants(r.compared, r.context)
     if r.choice is not None:
         sections.append(_schemes(r.choice))
     remarks = [f"warning: {warning.message}" for warning in r.warnings]
@@ -36,11 +36,11 @@ def cache_report(r: KvResult | BudgetResult) -> Report:
 
 
 def _remarks(r: KvResult) -> Iterator[str]:
-    if r.table is not None and r.table.rows:
+    if r.compared is not None and r.compared.rows:
         yield "times: of the model as it is. decode: attention of one step of one sequence in all layers; latents are absorbed."
-    if r.table is not None and any(_is_trained(r.table, row) for row in r.table.rows):
+    if r.compared is not None and any(_is_trained(r.compared, row) for row in r.compared.rows):
         yield "decided in training: another model, which must be trained so, or converted and trained on."
-    if r.table is not None and r.table.served is not None:
+    if r.compared is not None and r.compared.served is not None:
         yield "TPOT: steps that decode only, all sequences at this length; the roof in brackets."
     if r.choice is not None:
         yield f"arrays: {show(r.choice.heads.source, 300)}."

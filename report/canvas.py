@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 KINDS = ("png", "svg", "pdf")
 PIXELS_PER_INCH, POINTS_PER_INCH = 100, 72
-SMALLEST, LARGEST = (480, 360), (8000, 8000)  # pixels
+DEFAULT_SIZE = (1200, 800)  # pixels
+SMALLEST, LARGEST = (480, 360), (8000, 8000)
 # What would tell the time of drawing, or the version of the library.
 _SILENT: dict[str, dict[str, Any]] = {
     "svg": {"Date": None, "Creator": None},
@@ -135,7 +136,7 @@ def _png(figure: Figure) -> bytes:
     rows = b"".join(b"\0" + raw[start : start + 3 * width] for start in range(0, len(raw), 3 * width))
     header = struct.pack(">2I5B", width, height, 8, 2, 0, 0, 0)  # eight bits of red, green and blue
     resolution = struct.pack(">2IB", *[round(PIXELS_PER_INCH / 0.0254)] * 2, 1)  # pixels per metre
-    chunks = ((b"IHDR", header), (b"pHYs", resolution), (b"IDAT", zlib.compress(rows, 6)), (b"IEND", b""))
+    chunks = ((b"IHDR", header), (b"pHYs", resolution), (b"IDAT", zlib.compress(rows, 4)), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(*chunk) for chunk in chunks)
 
 
@@ -156,6 +157,7 @@ class Ruler:
             weight: FontProperties(family=FONT, size=_MEASURED, weight=weight) for weight in ("normal", "bold")
         }
         self._widths: dict[tuple[str, str], float] = {}
+        self._strokes: dict[str, float] = {}
         self._glyphs = get_font(findfont(FONT)).get_charmap()
 
     def extent(self, text: str, size: float, weight: str = "normal") -> tuple[float, float]:
@@ -166,13 +168,13 @@ class Ruler:
         known = self._widths.get((letter, weight))
         if known is None:
             # Between two strokes, since a space at an end has no picture.
-            texts = (f"|{letter}|", "||")
-            whole, strokes = (
-                self._renderer.get_text_width_height_descent(text, self._fonts[weight], ismath=False)[0]
-                for text in texts
-            )
-            known = self._widths[letter, weight] = float(whole) - float(strokes)
+            if weight not in self._strokes:
+                self._strokes[weight] = self._measured("||", weight)
+            known = self._widths[letter, weight] = self._measured(f"|{letter}|", weight) - self._strokes[weight]
         return known
+
+    def _measured(self, text: str, weight: str) -> float:
+        return float(self._renderer.get_text_width_height_descent(text, self._fonts[weight], ismath=False)[0])
 
     def drawable(self, text: str, longest: int = 120) -> str:
         """Foreign text with what cannot be printed, or has no picture in the font, as visible escapes."""

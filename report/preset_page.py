@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _EDGE, _TITLE, _SUBTITLE, _KEY = 12.0, 12.0, 8.5, 8.0  # points: room at the edges, sizes of text
 _ROW, _SAMPLE, _BETWEEN, _UNDER = 13.0, 28.0, 12.0, 6.0  # of a key: row, sample, room between entries, room below it
 _LEFT, _BELOW, _ABOVE, _APART = 60.0, 34.0, 22.0, 22.0  # room around a panel
+_SAFE = 0.95  # of the room that a line of a heading takes: renderers that fit letters to pixels make it wider
 _LEAST, _HEADINGS = 70.0, 62.0  # points: least height of one of several panels, and what the headings may take
 
 
@@ -108,7 +109,7 @@ def _headings(figure: Figure, ruler: Ruler, title: str, subtitle: str, theme: Th
         (title, _TITLE, "bold", theme.ink),
         (subtitle, _SUBTITLE, "normal", theme.faint),
     ):
-        for line in ruler.wrapped(ruler.drawable(text, 400), width - 2 * _EDGE, points, 3, weight):
+        for line in ruler.wrapped(ruler.drawable(text, 400), _SAFE * (width - 2 * _EDGE), points, 3, weight):
             y -= points * 1.3
             figure.text(
                 _EDGE / width, y / height, line, fontsize=points, fontweight=weight, color=colour, va="baseline"

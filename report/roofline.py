@@ -35,10 +35,14 @@ def roofline_report(r: RooflineResult) -> Report:
     remarks.append(
         "nominal: the roof; as reached: with the kernels of the device and the host of the engine. FLOP/B: of memory traffic."
     )
+    title = show(" · ".join(heading(r)), 400)
+    return Report(title, _verdict(r), True, tuple(sections), tuple(remarks), partial(_plot, r))
+
+
+def _plot(r: RooflineResult, width: int, unicode: bool) -> Iterator[list[tuple[str, str]]]:
     from .roofline_terminal import plot_lines
 
-    drawn = partial(plot_lines, r)
-    return Report(show(" · ".join(heading(r)), 400), _verdict(r), True, tuple(sections), tuple(remarks), drawn)
+    return plot_lines(r, width, unicode)
 
 
 def heading(r: RooflineResult) -> tuple[str, str]:

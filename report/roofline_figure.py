@@ -11,7 +11,18 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .canvas import DARK, LIGHT, POINTS_PER_INCH, Ruler, Theme, decades, new_figure, steady
+from .canvas import (
+    DARK,
+    DEFAULT_SIZE,
+    LIGHT,
+    PIXELS_PER_INCH,
+    POINTS_PER_INCH,
+    Ruler,
+    Theme,
+    decades,
+    new_figure,
+    steady,
+)
 from .labels import Box, Label, Segment, place_most
 from .roofline import series_name, step_name
 from .roofline_key import BATCH_AREA, MEASURED_AREA, SHAPES, STAR_AREA, area_of, draw_key, draw_title
@@ -27,8 +38,10 @@ if TYPE_CHECKING:
     from ..planner.roofline_points import Phase, Series
     from .roofline_lines import RoofLine
 
-DEFAULT_SIZE = (1200, 800)
 LABEL_SIZE = 8.0
+_LEFT, _RIGHT, _AXIS, _TOP = 52.0, 14.0, 34.0, 4.0  # points around the axes; those below hold ticks and title
+_LOWEST = 0.45  # of the height is the axes', whatever the key wants
+_DESCENT = 0.23  # of the height of a label: what letters such as g need below the line
 _REACHES = (9.0, 15.0, 22.0, 30.0, 40.0, 52.0, 66.0, 82.0, 100.0)
 _INSIDE = 2.0  # points between the axes and a label
 _CLEARANCE = 8.0  # points by which a label without leader is nearer to its own marker than to others
@@ -126,10 +139,12 @@ def roofline_figure(result: RooflineResult, *, size: tuple[int, int] = DEFAULT_S
     with steady():
         figure = new_figure(size, theme)
         ruler = Ruler()
+        width, height = (pixels * POINTS_PER_INCH / PIXELS_PER_INCH for pixels in size)
         top = draw_title(figure, result, theme, ruler)
-        bottom = draw_key(figure, result, theme, ruler)
-        width, height = (pixels * POINTS_PER_INCH / 100 for pixels in size)
-        axes = figure.add_axes((52 / width, (bottom + 34) / height, 1 - 66 / width, (top - bottom - 38) / height))
+        bottom = draw_key(figure, result, theme, ruler, top - _AXIS - _TOP - _LOWEST * height)
+        left, right = _LEFT / width, 1 - _RIGHT / width
+        low, high = (bottom + _AXIS) / height, (top - _TOP) / height
+        axes = figure.add_axes((left, low, right - left, high - low))
         sheet = Sheet(result, figure, axes, theme, ruler)
         _prepare(sheet)
         for line in roof_lines(result):
@@ -315,7 +330,7 @@ def _draw_labels(sheet: Sheet) -> None:
             continue
         sheet.axes.annotate(
             want.text,
-            (place.left - left, place.bottom - bottom + want.label.height * 0.16),
+            (place.left - left, place.bottom - bottom + want.label.height * _DESCENT),
             xycoords="axes points",
             fontsize=LABEL_SIZE,
             color=sheet.theme.ink,

@@ -1,4 +1,4 @@
-"""The files of a roofline: a picture and its points, written whole or not at all."""
+"""Files of points beside a picture, and the size of a picture."""
 
 from __future__ import annotations
 
@@ -8,36 +8,13 @@ from typing import TYPE_CHECKING
 
 from .. import specfiles
 from ..errors import DomainError, show
-from .canvas import LARGEST, SMALLEST, kind_of, rendered
+from .canvas import DEFAULT_SIZE, LARGEST, SMALLEST
 
 if TYPE_CHECKING:
-    from ..planner.roofline_answer import RooflineResult
+    from ..planner.results import Answer
 
 DATA_KINDS = ("csv", "json")
-DEFAULT_SIZE = (1200, 800)
 _SIZE = re.compile(r"([0-9]{1,5}) ?[xX×] ?([0-9]{1,5})", re.ASCII)
-
-
-def check_files(
-    picture: str | Path | None, data: str | Path | None, size: str | None, *, dark: bool, overwrite: bool
-) -> tuple[int, int]:
-    """Refuse what cannot be written before anything is computed; returns the size of the picture.
-
-    Raises
-    ------
-    DomainError : for a type of file that is not known, a size outside the limits, or settings of a picture without one
-    SpecError : for a file that exists and may not be replaced
-    """
-    if picture is None and (size is not None or dark):
-        raise DomainError("--size" if size is not None else "--dark", got="no picture", wanted="--out FILE beside it")
-    if picture is not None:
-        kind_of(picture)
-    if data is not None:
-        data_kind(data)
-    for path in (picture, data):
-        if path is not None:
-            specfiles.check_free(path, overwrite=overwrite)
-    return DEFAULT_SIZE if size is None else parse_size(size)
 
 
 def parse_size(text: str) -> tuple[int, int]:
@@ -72,28 +49,20 @@ def data_kind(path: str | Path) -> str:
     return kind
 
 
-def write_picture(
-    result: RooflineResult,
-    path: str | Path,
-    *,
-    size: tuple[int, int] = DEFAULT_SIZE,
-    dark: bool = False,
-    overwrite: bool = False,
-) -> None:
-    """Draw a roofline into a PNG, SVG or PDF file; the same result gives the same bytes.
+def check_data(path: str | Path | None, *, overwrite: bool) -> None:
+    """Refuse a file of points that cannot be written before anything is computed.
 
     Raises
     ------
-    DomainError : for another type of file
-    SpecError : when the file exists and may not be replaced, or cannot be written
+    DomainError : for a type of file that is not known
+    SpecError : for a file that exists and may not be replaced
     """
-    from .roofline_figure import roofline_figure
+    if path is not None:
+        data_kind(path)
+        specfiles.check_free(path, overwrite=overwrite)
 
-    kind = kind_of(path)
-    specfiles.write_bytes(path, rendered(roofline_figure(result, size=size, dark=dark), kind), overwrite=overwrite)
 
-
-def write_data(result: RooflineResult, path: str | Path, *, overwrite: bool = False) -> None:
+def write_data(answer: Answer, path: str | Path, *, overwrite: bool = False) -> None:
     """Write the points as CSV, or the whole answer as JSON.
 
     Raises
@@ -103,5 +72,8 @@ def write_data(result: RooflineResult, path: str | Path, *, overwrite: bool = Fa
     """
     from .textfiles import to_csv, to_json
 
-    text = to_csv(result) if data_kind(path) == "csv" else to_json(result)
+    text = to_csv(answer) if data_kind(path) == "csv" else to_json(answer)
     specfiles.write_text(path, text, overwrite=overwrite)
+
+
+__all__ = ["DEFAULT_SIZE", "check_data", "data_kind", "parse_size", "write_data"]

@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 _EDGE = 12.0  # points left and right
 _TITLES = (12.0, 11.0, 10.0)  # the largest that fits; the last one in two lines
 _SUBTITLE, _SMALL = 8.5, 8.0
-_ROW = 15.0
+_ROW, _LINE, _MARGIN = 15.0, 10.8, 12.0  # heights of an entry, of a line of the caption, and of the room below
 _SAMPLE, _BETWEEN = 22.0, 14.0  # width of a sample, room between entries
 _CAPTION_LINES, _ENTRY_LINES = 3, 3
-_LOW = 430.0  # points of height below which the words on how to read are left out
 _FEW = 0.01  # of the time: smaller parts are not named
 SHAPES: dict[str, str] = {"prefill": "^", "decode": "o", "measured": "X"}
 STAR_AREA, BATCH_AREA, MEASURED_AREA = 150.0, 45.0, 40.0  # square points
@@ -65,18 +64,25 @@ def draw_title(figure: Figure, r: RooflineResult, theme: Theme, ruler: Ruler) ->
     return y - 8
 
 
-def draw_key(figure: Figure, r: RooflineResult, theme: Theme, ruler: Ruler) -> float:
-    """Draw the key and the caption at the bottom; returns the height that they take, in points."""
+def draw_key(figure: Figure, r: RooflineResult, theme: Theme, ruler: Ruler, most: float) -> float:
+    """Draw the key and the caption at the bottom, in at most so many points; returns the height that they take.
+
+    Where there is too little room, the caption is left out first, then the end of the key.
+    """
     width, height = (float(edge) for edge in figure.bbox.extents[2:])
     room = width - 2 * _EDGE
-    texts = list(caption(r))[: 1 if height < _LOW else None]
-    captions = [line for text in texts for line in ruler.wrapped(text, room, _SMALL, _CAPTION_LINES)]
-    y = 8.0
-    for line in reversed(captions):
+    rows = _rows(list(_groups(r, theme)), room, ruler)
+    lines = [line for text in caption(r) for line in ruler.wrapped(text, room, _SMALL, _CAPTION_LINES)]
+    while lines and _MARGIN + len(lines) * _LINE + len(rows) * _ROW > most:
+        lines.pop()
+    while rows and _MARGIN + len(rows) * _ROW > most:
+        rows.pop()
+    y = _MARGIN - 4
+    for line in reversed(lines):
         figure.text(_EDGE / width, y / height, line, fontsize=_SMALL, color=theme.faint, va="baseline")
-        y += _SMALL * 1.35
+        y += _LINE
     y += 4
-    for row in reversed(_rows(list(_groups(r, theme)), room, ruler)):
+    for row in reversed(rows):
         for x, entry in row:
             _draw_entry(figure, entry, x, y, theme)
         y += _ROW

@@ -331,10 +331,6 @@ Acceptance = Annotated[
         rich_help_panel=_WORKLOAD,
     ),
 ]
-PictureFile = Annotated[
-    Path | None,
-    typer.Option("--out", "-o", metavar="FILE", help="Draw a picture: .png, .svg or .pdf.", rich_help_panel=_OUTPUT),
-]
 ReportFile = Annotated[
     Path | None,
     typer.Option(

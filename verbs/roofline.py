@@ -74,7 +74,7 @@ Measured = Annotated[
 def roofline(
     model: o.Model,
     hardware: Devices,
-    out: o.PictureFile = None,
+    out: o.ReportFile = None,
     size: o.PictureSize = None,
     dark: o.Dark = False,
     data: o.DataFile = None,
@@ -117,10 +117,12 @@ def roofline(
     """
     from ..api.roofs import roofline as roofline_by_name
     from ..errors import ExitCode
-    from ..report import roofline_files as files
+    from ..report.answer_files import check_answer_file, write_answer
+    from ..report.roofline_files import check_data, write_data
     from .render import print_answer, print_short
 
-    pixels = files.check_files(out, data, size, dark=dark, overwrite=force)
+    pixels = check_answer_file(out, size, dark=dark, overwrite=force)
+    check_data(data, overwrite=force)
     result = roofline_by_name(
         model,
         *hardware,
@@ -145,9 +147,9 @@ def roofline(
         eager=eager or None,
     )
     if out is not None:
-        files.write_picture(result, out, size=pixels, dark=dark, overwrite=force)
+        write_answer(result, out, size=pixels, dark=dark, overwrite=force)
     if data is not None:
-        files.write_data(result, data, overwrite=force)
+        write_data(result, data, overwrite=force)
     if output_format is o.Format.text and out is not None and not explain:
         print_short(result)
         return ExitCode.YES

@@ -21,7 +21,7 @@ from .words import change, times
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ...models.spec import LayerGroup, Mixer, ModelSpec
+    from ...models.spec import Mixer, ModelSpec
     from ..costs import Bottleneck, Cost, Load, Operator, Part
     from ..deployment import Deployment
     from ..parallel import Layout

@@ -11,9 +11,9 @@ from .. import domain
 from ..attention import column_tiled_traffic, compulsory_traffic, row_tiled_traffic, standard_traffic
 from ..experts import distinct_experts
 from ..kv_cache import cache_layout
-from ..levers.attention import with_kv_heads, with_latents, with_windows
 from ..speculative_steps import expert_bytes_ratio
 from ..step import StepModel
+from ..variants import interleaved, with_kv_heads, with_latents
 from .drawing import Mark, Panel, PresetResult, Scale, curve, spread
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _shapes(model: ModelSpec) -> Iterator[tuple[str, ModelSpec]]:
     yield "latents of 512 + 64 (MLA)", with_latents(model)
     if all(m.window is None for m in mixers):
         grouped = with_kv_heads(model, lambda m: _GROUPS if m.num_heads % _GROUPS == 0 else m.num_kv_heads)
-        yield f"{_GROUPS} KV heads, 5 of 6 layers see 1,024", with_windows(grouped)
+        yield f"{_GROUPS} KV heads, 5 of 6 layers see 1,024", interleaved(grouped, 5, 1, 1024)
 
 
 def _with_model(d: Deployment, model: ModelSpec) -> Deployment:

@@ -13,7 +13,7 @@ from ..paging import reserved_waste, wasted_fraction
 from ..prefix import lru_hit_rates, perfect_hit_rates, suffix_floor_s, suffix_prefill, zipf_popularity
 from ..step import StepModel
 from ..without_cache import generation_s, token_passes
-from .drawing import Mark, Panel, PresetResult, Scale, curve, doubled, spread
+from .drawing import Mark, Panel, PresetResult, Scale, curve, spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _SHORTEST = 256  # tokens at which lines of caches begin
 _PREFIXES = 1000
+_ROOMS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _POINTS = 64
 
 
@@ -169,7 +170,6 @@ def prefix_ttft(d: Deployment, cached: int, exponents: Sequence[float]) -> Prese
     weights = float(model.totals(Load(0, 0, chunk=1))[1])
     bandwidth = d.hardware.memory.bandwidth
     floor = [(n, suffix_floor_s(weights, cache.bytes_per_sequence(n) - cache.fixed_bytes, bandwidth)) for n in hits]
-    rooms = [room for room in doubled(1, _PREFIXES) if room < _PREFIXES]
     says = (
         f"With {show_count(cached)} of {show_count(prompt)} tokens cached the prefill takes {show_time(at_hit)} in the place of"
         f" {show_time(whole)}; reading the weights and the prefix alone takes {show_time(dict(floor)[cached])}."
@@ -195,7 +195,7 @@ def prefix_ttft(d: Deployment, cached: int, exponents: Sequence[float]) -> Prese
                 "how often the prefix is there",
                 Scale(f"prefixes that the cache holds, of {show_count(_PREFIXES)}", "sequences", logarithmic=True),
                 Scale("requests that find theirs", "share"),
-                tuple(_hits(exponents, rooms)),
+                tuple(_hits(exponents, _ROOMS)),
             ),
         ),
         "t(S, 0) - t(S - H, P = H), floor (W_read + H c) / W_bw (F9.2); hits of an LRU cache by Che's approximation (F9.4)",

@@ -17,14 +17,15 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from pytest import approx
-from roofs import CASES, SIZES, ceilings, formats, one, two, with_operators
+from roofs import CASES, SIZES, by_hand, ceilings, formats, one, two, with_operators
 
 from roofplan.planner.roofline_answer import MeasuredPoint, RooflineResult
-from roofplan.report.canvas import DARK, LIGHT, rendered, steady
+from roofplan.report.canvas import DARK, LIGHT, SMALLEST, rendered, steady
 from roofplan.report.labels import Box
 from roofplan.report.roofline_figure import roofline_figure
 
 PICTURES = Path(__file__).parent / "pictures"
+PHONE = (480, 640)  # what a page shows on a narrow screen
 
 
 def lines(figure: Figure, begin: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -140,7 +141,9 @@ def boxes(figure: Figure) -> list[tuple[str, Box]]:
         return [(text.get_text(), Box(*text.get_window_extent(renderer).extents)) for text in texts]
 
 
-@pytest.mark.parametrize(("size", "dark"), [*((size, False) for size in SIZES), (SIZES[0], True)], ids=str)
+@pytest.mark.parametrize(
+    ("size", "dark"), [*((size, False) for size in (SMALLEST, *SIZES, PHONE)), (SIZES[0], True)], ids=str
+)
 @pytest.mark.parametrize("case", CASES)
 def test_nothing_overlaps_and_nothing_is_cut(case: str, size: tuple[int, int], dark: bool) -> None:
     figure = roofline_figure(CASES[case](), size=size, dark=dark)
@@ -216,8 +219,8 @@ def difference(one_picture: np.ndarray, other: np.ndarray) -> float:
 
 
 STORED = {
-    "roofline-light.png": lambda: roofline_figure(with_operators(8), size=SIZES[0]),
-    "roofline-dark.png": lambda: roofline_figure(with_operators(8), size=SIZES[0], dark=True),
+    "roofline-light.png": lambda: roofline_figure(by_hand(), size=SIZES[0]),
+    "roofline-dark.png": lambda: roofline_figure(by_hand(), size=SIZES[0], dark=True),
 }
 
 
@@ -286,8 +289,8 @@ def test_long_names_are_cut_and_stay_on_the_sheet() -> None:
 
 def test_figures_need_no_pyplot(tmp_path: Path) -> None:
     code = (
-        "import sys, roofplan\nfrom roofplan.report.roofline_files import write_picture\n"
-        "write_picture(roofplan.roofline('llama-3.1-8b', 'h100-sxm'), sys.argv[1] + '/x.png')\n"
+        "import sys, roofplan\nfrom roofplan.report.answer_files import write_answer\n"
+        "write_answer(roofplan.roofline('llama-3.1-8b', 'h100-sxm'), sys.argv[1] + '/x.png')\n"
         "assert 'matplotlib.pyplot' not in sys.modules and 'rich' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)

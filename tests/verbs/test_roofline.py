@@ -120,6 +120,16 @@ def test_pictures_are_drawn_by_the_name_of_the_file_and_always_alike(name: str, 
     assert again.read_bytes() == path.read_bytes()
 
 
+def test_a_page_holds_the_picture_and_the_tables(tmp_path: Path) -> None:
+    path = tmp_path / "r.html"
+    done = run(*LINE, "-o", str(path))
+    assert (done.returncode, done.stderr) == (0, "")
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("<!")
+    assert "<svg" in text
+    assert "295.3 FLOP/B" in text
+
+
 def test_a_picture_has_the_size_that_was_asked_for_and_may_be_dark(tmp_path: Path) -> None:
     from PIL import Image
 
@@ -169,13 +179,13 @@ def test_measured_points_are_told_and_doubted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "fragment"),
     [
-        (("-o", "{tmp}/r.gif"), "got .gif, want one of .png, .svg, .pdf"),
+        (("-o", "{tmp}/r.gif"), "got .gif, want one of .png, .svg, .pdf, .html"),
         (("-o", "{tmp}/r"), "got a name without one"),
         (("-o", "{tmp}/there.png"), "got an existing one, want a new one (--force replaces it)"),
         (("-o", "{tmp}/new.png", "--data", "{tmp}/there.csv"), "got an existing one"),
         (("--data", "{tmp}/d.xlsx"), "got .xlsx, want one of .csv, .json"),
         (("-o", "{tmp}/nowhere/r.png"), "no such file or directory"),
-        (("--dark",), "--dark: got no picture, want --out FILE beside it"),
+        (("--dark",), "--dark: got no picture"),
         (("--size", "640x480"), "--size: got no picture"),
         (
             ("-o", "{tmp}/new.png", "--size", "1x1"),
