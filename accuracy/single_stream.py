@@ -77,6 +77,13 @@ class Run:
         """The seconds of such a row as a function of work and constants."""
         return prompt_s if self.is_prompt else decode_s
 
+    @property
+    def width(self) -> float:
+        """80 % of what is measured lies within x/÷ this of what is predicted."""
+        return (self.stream.prompt_spread if self.is_prompt else self.stream.spread).of(
+            self.device.name in self.stream.measured_on
+        )
+
     def predicted_s(self, c: Mapping[str, Amount] | None = None) -> Amount:
         """Seconds that constants predict: those of the class, or others."""
         return self.formula(self.work, c or constants(self.stream, self.bits))
@@ -190,5 +197,6 @@ def compare(runs: Iterable[Run | Comparison]) -> Iterator[Comparison]:
             yield run
         else:
             labels = {**run.truth.labels, "stream": run.stream.name}
-            rate = run.counted / run.predicted_s()
-            yield Comparison(run.truth.name, run.truth.text("metric"), run.truth.positive("value"), rate, "", labels)
+            rate, width = run.counted / run.predicted_s(), run.width
+            named = run.truth.name, run.truth.text("metric"), run.truth.positive("value")
+            yield Comparison(*named, rate, "", labels, rate / width, rate * width)

@@ -287,10 +287,7 @@ def _count_unknown(table: str | Path, excluded: Counter[str]) -> None:
 
 def _of_streams(table: str | Path) -> Iterator[Comparison]:
     for c in single_stream.compare(single_stream.read_runs(table)):
-        known = single_stream.streams()
-        width = known.prompt_spread if c.metric == single_stream.PROMPT else known.spread
-        ranged = c if c.predicted is None else replace(c, low=c.predicted / width, high=c.predicted * width)
-        yield _named(ranged, {"how": "stream"})
+        yield _named(c, {"how": "stream"})
 
 
 def _named(c: Comparison, more: Mapping[str, str]) -> Comparison:

@@ -68,6 +68,19 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSpread:
+    """80 % of measured times lie within x/÷ these: on devices that were measured, and on others of the class (by leaving each out)."""
+
+    measured: Number
+    new_device: Number
+    __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
+
+    def of(self, known: bool) -> float:
+        """The width for a device that was measured, or one that was not."""
+        return self.measured if known else self.new_device
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
     """Constants of one class of devices.
 
@@ -81,6 +94,8 @@ class Stream:
     bytes_per_clock : k, of one unit, or null where no limit beside the bandwidth was seen
     cache_bandwidth : c, the rate of reading the cache, in that of reading weights
     cache_reads : whether keys and values are read once for each of their heads, or again for each head of the queries
+    measured_on : devices that the constants were fitted on
+    spread, prompt_spread : the scatter of times per token, and of prompts
     """
 
     name: str
@@ -98,6 +113,9 @@ class Stream:
     cache_bandwidth: Fraction
     cache_reads: Literal["kv_heads", "query_heads"] = "kv_heads"
     prompt: Prompt
+    measured_on: tuple[str, ...]
+    spread: StreamSpread
+    prompt_spread: StreamSpread
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
 
     def __post_init__(self) -> None:
@@ -120,14 +138,11 @@ class Stream:
 class Streams:
     """The file of constants.
 
-    ``spread``, ``prompt_spread`` : 80 % of measured times lie within x/÷ these, of tokens and of prompts, on devices that were left out
     ``half_accumulation`` : families of chips whose 16-bit products are twice as fast when they accumulate in 16 bits; a fact of the device
     """
 
     schema: Literal["roofplan/streams/v1"]
     fit: Fit
-    spread: Number
-    prompt_spread: Number
     half_accumulation: tuple[str, ...]
     streams: tuple[Stream, ...]
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG

@@ -13,6 +13,8 @@ from ..quantities import Bandwidth, Bytes, Fraction, Number, PositiveCount, Seco
 
 _CONFIG: dict[str, Any] = {"extra": "forbid"}
 
+# How devices are joined; "host": through the host's own buses and memory.
+Topology = Literal["switch", "mesh", "ring", "torus", "pair-bridge", "host", "network"]
 Operation = Literal["all_reduce", "all_gather", "reduce_scatter", "alltoall", "send"]
 
 
@@ -84,11 +86,15 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsualExchange:
-    """What a collective takes where nobody measured it: a fixed time, and a share of what the link carries in one direction."""
+    """What a collective takes where nobody measured it: a fixed time, and a share of what the link carries in one direction.
+
+    ``topologies`` : how the devices are joined that it holds for; empty: every way that no other entry names
+    """
 
     operation: Operation
     kernel: str
     ranks: PositiveCount
+    topologies: tuple[Topology, ...] = ()
     floor: Seconds
     bandwidth: Fraction
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
@@ -105,6 +111,7 @@ class Spread:
     measured : the kernels were measured on the machine itself
     new_model, new_experts : added by a model that is not among them: dense, or with routed experts or latent attention
     new_device, unmeasured_family : added by a device that was not measured, or a family of which none was
+    usual_exchange : added by exchanges between devices that were not measured, so that the usual ones stand for them
     new_engine : added by an engine or version that was not compared
     """
 
@@ -113,6 +120,7 @@ class Spread:
     new_experts: Number
     new_device: Number
     unmeasured_family: Number
+    usual_exchange: Number
     new_engine: Number
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
 

@@ -9,11 +9,10 @@ from typing import Any, ClassVar, Literal
 from ..engines.spec import Band, Kind
 from ..errors import SpecError
 from ..quantities import Bandwidth, Bytes, Capacity, Compute, Hertz, Number, PositiveCount, Watts
+from .achieved import Topology
 
 SCHEMA = "roofplan/hardware/v1"
 _CONFIG: dict[str, Any] = {"extra": "forbid"}
-
-Topology = Literal["switch", "mesh", "ring", "torus", "pair-bridge", "host", "network"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..models.spec import LatentAttention, Moe
+from .kernel_times import measured_exchange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from ..engines.streams import Stream
     from .deployment import Deployment
 
 
@@ -43,14 +45,25 @@ def _together(widths: Iterable[float]) -> float:
 
 def evidence_of(d: Deployment) -> Evidence:
     """What stands behind the times of a deployment, as its kernels and its engine profile say what they were fitted on."""
-    if d.streams is not None and d.streams.of(d.hardware, d.build) is not None:
-        why = "scatter between devices of one class"
-        ratio = math.log(d.streams.prompt_spread) ** 2 - math.log(d.streams.spread) ** 2
-        return Evidence(((why, d.streams.spread),), math.exp(math.sqrt(max(0.0, ratio))))
+    stream = d.streams.of(d.hardware, d.build) if d.streams is not None else None
+    if stream is not None:
+        return _of_stream(stream, d.hardware.name)
     spread = d.kernels.spread if d.kernels is not None else None
     if spread is None:
         return Evidence((), 1.0)
     return Evidence(tuple(_parts(d)), d.engine.timing.first_token_spread)
+
+
+def _of_stream(stream: Stream, device: str) -> Evidence:
+    known = device in stream.measured_on
+    why = (
+        "scatter between models and builds"
+        if known
+        else f"{device} is not among the devices of its class that were measured"
+    )
+    width = stream.spread.of(known)
+    added = math.log(stream.prompt_spread.of(known)) ** 2 - math.log(width) ** 2
+    return Evidence(((why, width),), math.exp(math.sqrt(max(0.0, added))))
 
 
 def _parts(d: Deployment) -> Iterator[tuple[str, float]]:
@@ -64,6 +77,9 @@ def _parts(d: Deployment) -> Iterator[tuple[str, float]]:
             yield f"no kernels of the family of {d.hardware.name} were measured", spread.unmeasured_family
         elif d.hardware.name not in d.kernels.measured_on:
             yield f"{d.hardware.name} is not among the devices of its family that were measured", spread.new_device
+    ranks = d.layout.tp
+    if ranks > 1 and measured_exchange(d, d.kernels, "all_reduce", ranks) is None:
+        yield f"exchanges among {ranks} x {d.hardware.name} were not measured", spread.usual_exchange
     if not fitted:
         yield f"{d.engine.engine} was not compared with served requests", spread.new_engine
     elif d.engine.is_newer_than_known:

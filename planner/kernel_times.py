@@ -26,8 +26,10 @@ from .costs import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..engines.timing import Timing
-    from ..hardware.achieved import Exchange, Kernel, Kernels
+    from ..hardware.achieved import Exchange, Kernel, Kernels, UsualExchange
     from .costs import Amount, Operator
     from .deployment import Deployment
 
@@ -161,19 +163,35 @@ def _kept_share(operator: Gemm, timing: Timing) -> float:
     return 1 - timing.fused_quantisation if operator.arithmetic in _NARROW else 1.0
 
 
-def _exchange_time(d: Deployment, kernels: Kernels, operator: Collective, nominal: OperatorTime) -> OperatorTime:
-    """Measured times of the first kernel of the engine's list that is known among so many ranks over such a link, else the usual ones."""
-    link, names = d.hardware.link(operator.ranks), d.engine.timing.exchange_kernels
-    if kernels.link is None or (
-        link is not None and math.isclose(link.per_direction, kernels.link, rel_tol=_SAME_LINK)
+def measured_exchange(d: Deployment, kernels: Kernels, operation: str, ranks: int) -> Exchange | None:
+    """The table of the first kernel of the engine's list that was measured among so many ranks, over such a link as the device has."""
+    link = d.hardware.link(ranks)
+    if kernels.link is not None and (
+        link is None or not math.isclose(link.per_direction, kernels.link, rel_tol=_SAME_LINK)
     ):
-        for name in names:
-            for known in kernels.collectives:
-                if (known.operation, known.kernel, known.ranks) == (operator.operation, name, operator.ranks):
-                    return replace(nominal, exchange=ExchangeTimes.of(known))
-    usual = [known for known in kernels.collective if known.operation == operator.operation] or kernels.collective
+        return None
+    known = {k.kernel: k for k in kernels.collectives if (k.operation, k.ranks) == (operation, ranks)}
+    return next((known[name] for name in d.engine.timing.exchange_kernels if name in known), None)
+
+
+def _exchange_time(d: Deployment, kernels: Kernels, operator: Collective, nominal: OperatorTime) -> OperatorTime:
+    measured = measured_exchange(d, kernels, operator.operation, operator.ranks)
+    if measured is not None:
+        return replace(nominal, exchange=ExchangeTimes.of(measured))
+    link, names = d.hardware.link(operator.ranks), d.engine.timing.exchange_kernels
+    usual = _usual_exchange(kernels.collective, operator, link.topology if link else "", names)
+    return OperatorTime(operator.count * usual.floor, 0.0, nominal.s_per_byte / usual.bandwidth)
+
+
+def _usual_exchange(
+    usual: Sequence[UsualExchange], operator: Collective, topology: str, names: Sequence[str]
+) -> UsualExchange:
+    """The entry for devices that are joined so, else for any; of the first kernel of the engine's list, and of the nearest ranks."""
     if not usual:
         raise DomainError("kernels", got="those of a device alone", wanted="those of several (hardware.kernels_of)")
-    named = next((own for name in names if (own := [known for known in usual if known.kernel == name])), usual)
-    nearest = min(named, key=lambda known: abs(math.log(known.ranks / operator.ranks)))
-    return OperatorTime(operator.count * nearest.floor, 0.0, nominal.s_per_byte / nearest.bandwidth)
+    same = [known for known in usual if known.operation == operator.operation] or usual
+    joined = [known for known in same if topology in known.topologies] or [
+        known for known in same if not known.topologies
+    ]
+    named = next((own for name in names if (own := [known for known in joined if known.kernel == name])), joined)
+    return min(named, key=lambda known: abs(math.log(known.ranks / operator.ranks)))

@@ -12,6 +12,7 @@ from .parameters import count_parameters
 from .results import Assumption, Notice
 
 if TYPE_CHECKING:
+    from ..engines.streams import Stream, Streams
     from ..models.spec import ModelSpec
     from .deployment import Deployment
     from .memory import MemoryPlan
@@ -62,9 +63,9 @@ def warnings_of(d: Deployment) -> list[Notice]:
     if limit is not None and longest > limit:
         message = f"{longest:,} tokens exceed the {limit:,} that {d.model.name} was published for"
         warnings.append(Notice("context_exceeds_model", message))
-    replica = d.layout.tp * d.layout.pp
-    if replica > 1 and d.hardware.link(replica) is None:
-        message = f"no link between {replica} x {d.hardware.name} is known: exchanges are taken as free"
+    exchanging = max(d.layout.tp * d.layout.pp, d.layout.ep)
+    if exchanging > 1 and d.hardware.link(exchanging) is None:
+        message = f"no link between {exchanging} x {d.hardware.name} is known: exchanges are taken as free"
         warnings.append(Notice("interconnect_unknown", message))
     if d.engine.paging is not None and any(term.every > 1 for term in rank_cache(d).terms):
         message = (
@@ -129,7 +130,10 @@ def device_assumption(d: Deployment, figure: str, value: object) -> Assumption:
 
 
 def kernel_assumptions(d: Deployment) -> list[Assumption]:
-    """What the kernels of the device and the host of the engine are taken to reach."""
+    """What the kernels of the device and the host of the engine are taken to reach, or the launches of its layers."""
+    stream = d.streams.of(d.hardware, d.build) if d.streams is not None else None
+    if d.streams is not None and stream is not None:
+        return _stream_assumptions(d, d.streams, stream)
     kernels, timing = d.kernels, d.engine.timing
     if kernels is None:
         return []
@@ -152,6 +156,20 @@ def kernel_assumptions(d: Deployment) -> list[Assumption]:
     listed.append(_of_profile(d, "timing", "host_per_sequence_s", timing.host_per_sequence))
     listed.append(_of_profile(d, "scheduling", "request_overhead_s", d.engine.scheduling.request_overhead))
     return listed
+
+
+def _stream_assumptions(d: Deployment, streams: Streams, stream: Stream) -> list[Assumption]:
+    from .streams import width_of
+
+    width = str(width_of(d.formats.weights[main_class(d.model)].bits))
+    figures = {
+        "layer_launch_s": stream.per_layer,
+        "weights.bandwidth_share": stream.bandwidth[width],
+        "cache.bandwidth_share": stream.cache_bandwidth * stream.bandwidth[width],
+        "prompt.compute_share": stream.prompt.compute[width],
+    }
+    source = f"devices of class {stream.name}, fitted on {streams.fit.data}"
+    return [Assumption(name, value, source, "fitted") for name, value in figures.items()]
 
 
 def _of_settings(d: Deployment) -> list[Assumption]:

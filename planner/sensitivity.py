@@ -68,12 +68,12 @@ def _compared(name: str, base: Times, moved: Times, factor: float) -> Sensitivit
     tpot = None
     if base.latency.tpot_s is not None and moved.latency.tpot_s is not None:
         tpot = _elasticity(base.latency.tpot_s.expected, moved.latency.tpot_s.expected, factor)
-    rates = (times.throughput.output_tokens_per_s.expected for times in (base, moved))
+    before, after = (times.throughput.output_tokens_per_s.expected for times in (base, moved))
     return Sensitivity(
         name,
         _elasticity(base.latency.ttft_s.expected, moved.latency.ttft_s.expected, factor),
         tpot,
-        _elasticity(*rates, factor),
+        _elasticity(before, after, factor),
     )
 
 

@@ -174,4 +174,4 @@ def caption(r: RooflineResult) -> Iterator[str]:
                 said.append(f"{whose}{phase} {share:.0%}" + (f" ({', '.join(named)})" if named else ""))
     if said:
         yield f"Time without FLOP, which has no point: {'; '.join(said)}."
-    yield "Points: the rate that is reached, launches and fixed times included. Where there is no room, the smallest have no name."
+    yield "Points: the rate that is reached, launches and fixed times included; the smallest may have no name."

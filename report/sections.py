@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from ..errors import show
 from ..quantities import show_bytes, show_count, show_parameters, show_rate, show_time
@@ -11,27 +12,14 @@ from ..quantities import show_bytes, show_count, show_parameters, show_rate, sho
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ..accuracy.results import MemoryAccuracy
-    from ..accuracy.speculation import SpeculationAccuracy
-    from ..accuracy.speed import SpeedAccuracy
     from ..engines.profile import EngineProfile
-    from ..planner.advice import Advice
-    from ..planner.caching import KvResult
-    from ..planner.claim_gains import GainResult
-    from ..planner.claims import ClaimResult
-    from ..planner.comparing import CompareResult
     from ..planner.deployment import Deployment, EngineSettings
-    from ..planner.error_budget import BudgetResult
     from ..planner.logged import LoggedPart
-    from ..planner.presets.drawing import PresetResult
     from ..planner.ranges import Range
     from ..planner.results import Answer, Explanation
-    from ..planner.roofline_answer import RooflineResult
     from ..planner.sensitivity import Sensitivity
     from ..planner.sizing import SizeResult
     from ..planner.solve import Solution
-    from ..planner.speculation import SpeculationResult
-    from ..planner.sweeping import SweepResult
     from .listings import Listing
 
 Row = tuple[str, ...]
@@ -301,55 +289,28 @@ def report_of(answer: Answer, *, explain: bool = False) -> Report:
     return replace(arranged, sections=arranged.sections + derived)
 
 
-def _arranged(answer: Answer) -> Report:  # noqa: C901, PLR0911, PLR0912  # one for each verb
-    # What another verb's answer is made of is loaded only for that verb.
-    match answer.command:
-        case "size":
-            return size_report(cast("SizeResult", answer))
-        case "kv":
-            from .cache import cache_report
+# Which module arranges the answer of a verb, by which function; it is loaded only for that verb.
+ARRANGERS: dict[str, tuple[str, str]] = {
+    "size": ("sections", "size_report"),
+    "kv": ("cache", "cache_report"),
+    "roofline": ("roofline", "roofline_report"),
+    "sweep": ("sweeps", "sweep_report"),
+    "compare": ("comparison", "compare_report"),
+    "advise": ("advice", "advice_report"),
+    "claim": ("claim", "claim_report"),
+    "speculate": ("speculation", "speculation_report"),
+    "figure": ("presets", "preset_report"),
+    "accuracy memory": ("accuracy", "memory_report"),
+    "accuracy speed": ("accuracy_speed", "speed_report"),
+    "accuracy speculation": ("accuracy_speculation", "speculation_accuracy_report"),
+}
 
-            return cache_report(cast("KvResult | BudgetResult", answer))
-        case "accuracy memory":
-            from .accuracy import memory_report
 
-            return memory_report(cast("MemoryAccuracy", answer))
-        case "accuracy speed":
-            from .accuracy_speed import speed_report
-
-            return speed_report(cast("SpeedAccuracy", answer))
-        case "accuracy speculation":
-            from .accuracy_speculation import speculation_accuracy_report
-
-            return speculation_accuracy_report(cast("SpeculationAccuracy", answer))
-        case "compare":
-            from .comparison import compare_report
-
-            return compare_report(cast("CompareResult", answer))
-        case "speculate":
-            from .speculation import speculation_report
-
-            return speculation_report(cast("SpeculationResult", answer))
-        case "sweep":
-            from .sweeps import sweep_report
-
-            return sweep_report(cast("SweepResult", answer))
-        case "roofline":
-            from .roofline import roofline_report
-
-            return roofline_report(cast("RooflineResult", answer))
-        case "advise":
-            from .advice import advice_report
-
-            return advice_report(cast("Advice", answer))
-        case "figure":
-            from .presets import preset_report
-
-            return preset_report(cast("PresetResult", answer))
-        case "claim":
-            from .claim import claim_report
-
-            return claim_report(cast("ClaimResult | GainResult", answer))
+def _arranged(answer: Answer) -> Report:
+    if answer.command in ARRANGERS:
+        module, function = ARRANGERS[answer.command]
+        arrange: Callable[[Answer], Report] = getattr(import_module(f".{module}", __package__), function)
+        return arrange(answer)
     from .listings import Listing
 
     if isinstance(answer, Listing):

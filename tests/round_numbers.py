@@ -26,6 +26,7 @@ SPREAD = Spread(
     new_experts=1.3,
     new_device=1.15,
     unmeasured_family=1.4,
+    usual_exchange=1.2,
     new_engine=1.25,
 )
 USUAL = tuple(

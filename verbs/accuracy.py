@@ -28,7 +28,8 @@ def memory(
     rows: Annotated[
         str | None, typer.Option("--rows", metavar="FILE", help="Write every comparison to a CSV file.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing --rows file.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
+    out: o.PageFile = None,
     output_format: o.OutputFormat = o.Format.text,
     color: o.ColorChoice = o.Color.auto,
 ) -> int:
@@ -46,12 +47,14 @@ def memory(
     from .. import specfiles
     from ..accuracy.results import memory_accuracy
     from ..errors import ExitCode
-    from .render import print_answer
+    from .render import check_page, print_answer, write_page
 
+    check_page(out, force=force)
     columns = [column.strip() for column in by.split(",") if column.strip()]
     result = memory_accuracy(data, columns)
     if rows is not None:
         specfiles.write_text(Path(rows), result.to_rows(), overwrite=force)
+    write_page(result, out, force=force)
     print_answer(result, output_format, color)
     return ExitCode.YES
 
@@ -81,7 +84,8 @@ def speed(
     rows: Annotated[
         str | None, typer.Option("--rows", metavar="FILE", help="Write every comparison to a CSV file.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing --rows file.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
+    out: o.PageFile = None,
     output_format: o.OutputFormat = o.Format.text,
     color: o.ColorChoice = o.Color.auto,
 ) -> int:
@@ -99,13 +103,15 @@ def speed(
     from .. import specfiles
     from ..accuracy.speed import speed_accuracy
     from ..errors import ExitCode
-    from .render import print_answer, progress_on_stderr
+    from .render import check_page, print_answer, progress_on_stderr, write_page
 
+    check_page(out, force=force)
     labels = [name.strip() for name in by.split(",") if name.strip()]
     with progress_on_stderr("rows") as progress:
         result = speed_accuracy(data, labels, simulate=simulate, leave_one_out=leave_one_out, progress=progress)
     if rows is not None:
         specfiles.write_text(Path(rows), result.to_rows(), overwrite=force)
+    write_page(result, out, force=force)
     print_answer(result, output_format, color)
     return ExitCode.YES
 
@@ -124,7 +130,8 @@ def speculation(
     rows: Annotated[
         str | None, typer.Option("--rows", metavar="FILE", help="Write every comparison to a CSV file.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing --rows file.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
+    out: o.PageFile = None,
     output_format: o.OutputFormat = o.Format.text,
     color: o.ColorChoice = o.Color.auto,
 ) -> int:
@@ -142,11 +149,13 @@ def speculation(
     from .. import specfiles
     from ..accuracy.speculation import speculation_accuracy
     from ..errors import ExitCode
-    from .render import print_answer
+    from .render import check_page, print_answer, write_page
 
+    check_page(out, force=force)
     columns = [column.strip() for column in by.split(",") if column.strip()]
     result = speculation_accuracy(data, columns)
     if rows is not None:
         specfiles.write_text(Path(rows), result.to_rows(), overwrite=force)
+    write_page(result, out, force=force)
     print_answer(result, output_format, color)
     return ExitCode.YES

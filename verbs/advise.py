@@ -36,6 +36,8 @@ def advise(
     runtime_memory: o.RuntimeMemory = None,
     graph_memory: o.GraphMemory = None,
     beside_memory: o.BesideMemory = None,
+    out: o.PageFile = None,
+    force: o.Force = False,
     strict: o.Strict = False,
     output_format: o.OutputFormat = o.Format.text,
     explain: o.Explain = False,
@@ -52,12 +54,15 @@ def advise(
 
     roofplan advise llama-3-70b a100-80gb --goal cost --format csv
 
+    roofplan advise llama-3.1-8b h100-sxm --concurrency 64 -o advice.html
+
     Exit code: 0 answered, 2 the input is wrong.
     """
     from ..api.advising import advise as advise_by_name
     from ..errors import ExitCode
-    from .render import print_answer
+    from .render import check_page, print_answer, write_page
 
+    check_page(out, force=force)
     advice = advise_by_name(
         model,
         hardware,
@@ -93,5 +98,6 @@ def advise(
         beside_memory=beside_memory,
         strict=strict,
     )
+    write_page(advice, out, force=force)
     print_answer(advice, output_format, color, explain=explain)
     return ExitCode.YES

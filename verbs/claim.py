@@ -137,6 +137,8 @@ def claim(
     runtime_memory: o.RuntimeMemory = None,
     graph_memory: o.GraphMemory = None,
     beside_memory: o.BesideMemory = None,
+    out: o.PageFile = None,
+    force: o.Force = False,
     strict: o.Strict = False,
     output_format: o.OutputFormat = o.Format.text,
     explain: o.Explain = False,
@@ -155,12 +157,15 @@ def claim(
 
     roofplan claim "4x" llama-3.1-8b a100-80gb --by weights --weights int4-g128 --users 256
 
+    roofplan claim "500 tok/s" llama-3.1-8b a100-80gb --context 4096 -o claim.html
+
     Exit code: 0 plausible or explained, 1 impossible, 2 the input is wrong.
     """
     from ..api.claiming import claim as check
     from ..errors import ExitCode
-    from .render import print_answer
+    from .render import check_page, print_answer, write_page
 
+    check_page(out, force=force)
     result = check(
         text,
         model,
@@ -199,5 +204,6 @@ def claim(
         beside_memory=beside_memory,
         strict=strict,
     )
+    write_page(result, out, force=force)
     print_answer(result, output_format, color, explain=explain)
     return ExitCode.YES if result.is_possible else ExitCode.NO

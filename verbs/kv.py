@@ -77,6 +77,8 @@ def kv(
     device_memory: o.DeviceMemory = None,
     error_budget: ErrorBudget = None,
     tensors: Tensors = None,
+    out: o.PageFile = None,
+    force: o.Force = False,
     strict: o.Strict = False,
     output_format: o.OutputFormat = o.Format.text,
     explain: o.Explain = False,
@@ -97,12 +99,15 @@ def kv(
 
     roofplan kv --error-budget kl=0.01 --tensors layer12.npz
 
+    roofplan kv gemma-3-27b --context 32768 -o cache.html
+
     Exit code: 0 answered, 1 no format holds the error budget, 2 the input is wrong.
     """
     from .. import api
     from ..errors import DomainError, ExitCode
-    from .render import print_answer
+    from .render import check_page, print_answer, write_page
 
+    check_page(out, force=force)
     if model is not None:
         result = api.kv(
             model,
@@ -120,6 +125,7 @@ def kv(
             tensors=tensors,
             strict=strict,
         )
+        write_page(result, out, force=force)
         print_answer(result, output_format, color, explain=explain)
         return ExitCode.YES if result.good else ExitCode.NO
     of_models = (context, kv_format, tp, variant, on, concurrency, weights, engine, memory_utilization, device_memory)
@@ -127,5 +133,6 @@ def kv(
         hint = "only --error-budget and --tensors go without a model"
         raise DomainError("MODEL", got="nothing", wanted="a name or a path", hint=hint)
     found = api.error_budget(error_budget, tensors=tensors)
+    write_page(found, out, force=force)
     print_answer(found, output_format, color, explain=explain)
     return ExitCode.YES if found.good else ExitCode.NO

@@ -10,6 +10,7 @@ from .options import Color, Format
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from ..planner.results import Answer
 
@@ -32,6 +33,22 @@ def print_answer(answer: Answer, output_format: Format, color: Color, *, explain
             sys.stdout.write(textfiles.to_csv(answer, explain=explain))
         case Format.markdown:
             sys.stdout.write(textfiles.to_markdown(sections.report_of(answer, explain=explain)))
+
+
+def check_page(out: Path | None, *, force: bool) -> None:
+    """Refuse a page for a browser that cannot be written, before anything is computed; for answers that have no picture."""
+    if out is not None:
+        from ..report.answer_files import check_answer_file
+
+        check_answer_file(out, overwrite=force, drawn=False)
+
+
+def write_page(answer: Answer, out: Path | None, *, force: bool) -> None:
+    """Write an answer as a page for a browser, where one was asked for."""
+    if out is not None:
+        from ..report.answer_files import write_answer
+
+        write_answer(answer, out, overwrite=force)
 
 
 def print_short(answer: Answer) -> None:

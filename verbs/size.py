@@ -64,12 +64,9 @@ def size(
     """
     from .. import api
     from ..errors import ExitCode
-    from .render import print_answer
+    from .render import check_page, print_answer, write_page
 
-    if out is not None:
-        from ..report.answer_files import check_answer_file
-
-        check_answer_file(out, overwrite=force, drawn=False)
+    check_page(out, force=force)
     if from_log is not None and hardware is None:
         model, hardware = None, model  # the log names the model: a single name is the device's
     result = api.size(
@@ -107,10 +104,7 @@ def size(
         beside_memory=beside_memory,
         strict=strict,
     )
-    if out is not None:
-        from ..report.answer_files import write_answer
-
-        write_answer(result, out, overwrite=force)
+    write_page(result, out, force=force)
     print_answer(result, output_format, color, explain=explain)
     found = result.fits if result.solution is None else result.solution.answer is not None
     return ExitCode.YES if found else ExitCode.NO

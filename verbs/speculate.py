@@ -8,7 +8,7 @@ import typer
 from . import options as o
 
 _DRAFTER, _ACCEPTANCE = "Drafter (one of the first three)", "Acceptance (one)"
-_SPECULATION, _TRIALS, _OUTPUT = "Rounds", "Trials", "Output"
+_SPECULATION, _TRIALS = "Rounds", "Trials"
 
 
 class Method(enum.StrEnum):
@@ -149,12 +149,6 @@ Seeds = Annotated[
 Relaxed = Annotated[
     str | None, _text("--relaxed", "RULE", "The relaxed rule beside it: top:N or typical. Default: top:2.", _TRIALS)
 ]
-Figure = Annotated[
-    str | None,
-    typer.Option("-o", "--figure", metavar="FILE", help="Draw it: .png, .svg or .pdf.", rich_help_panel=_OUTPUT),
-]
-Dark = Annotated[bool, typer.Option("--dark", help="Draw on dark paper.", rich_help_panel=_OUTPUT)]
-Force = Annotated[bool, typer.Option("--force", help="Replace an existing figure.", rich_help_panel=_OUTPUT)]
 
 
 def speculate(
@@ -202,9 +196,10 @@ def speculate(
     max_num_batched_tokens: o.MaxNumBatchedTokens = None,
     memory_utilization: o.MemoryUtilization = None,
     device_memory: o.DeviceMemory = None,
-    figure: Figure = None,
-    dark: Dark = False,
-    force: Force = False,
+    out: o.ReportFile = None,
+    size: o.PictureSize = None,
+    dark: o.Dark = False,
+    force: o.Force = False,
     output_format: o.OutputFormat = o.Format.text,
     explain: o.Explain = False,
     color: o.ColorChoice = o.Color.auto,
@@ -226,14 +221,10 @@ def speculate(
     """
     from ..api.speculation import speculate as call
     from ..errors import ExitCode
+    from ..report.answer_files import check_answer_file, write_answer
     from .render import print_answer
 
-    if figure is not None:
-        from ..report.canvas import kind_of, rendered
-        from ..specfiles import check_free
-
-        kind = kind_of(figure)
-        check_free(figure, overwrite=force)
+    pixels = check_answer_file(out, size, dark=dark, overwrite=force)
     result = call(
         target,
         hardware,
@@ -280,10 +271,7 @@ def speculate(
         memory_utilization=memory_utilization,
         device_memory=device_memory,
     )
-    if figure is not None:
-        from ..report.speculation_figure import speculation_figure
-        from ..specfiles import write_bytes
-
-        write_bytes(figure, rendered(speculation_figure(result, dark=dark), kind), overwrite=force)
+    if out is not None:
+        write_answer(result, out, size=pixels, dark=dark, overwrite=force)
     print_answer(result, output_format, color, explain=explain)
     return ExitCode.YES if result.good else ExitCode.NO

@@ -26,7 +26,11 @@ RANKS = (2, 4, 8)
 SMALLEST, LARGEST = 2 * 2**10, 256 * 2**20
 TOLERANCE = 0.05
 GLITCH = 1.5  # a time that exceeds both neighbours by this factor is a hiccup of the benchmark
-SWITCHED = ("h100_sxm", "h200_sxm", "b200_sxm")  # devices of which the usual times are those of
+# Devices whose usual times are taken, by the topologies that these hold for: behind a switch, and through the host.
+JOINED: dict[tuple[str, ...], tuple[str, ...]] = {
+    (): ("h100_sxm", "h200_sxm", "b200_sxm"),
+    ("host",): ("l40s", "rtx_pro_6000_server"),
+}
 _FREE = {"floor": Bound(5e-6, 1e-7, 1e-3), "bandwidth": Bound(0.7, 0.01, 1.0)}
 FASTEST_ON = frozenset({"b200_sxm"})
 FASTEST = "fastest"  # the better of SGLang's and TensorRT-LLM's kernels, size by size
@@ -165,6 +169,7 @@ class Usual:
     """What a collective takes where nobody measured it: floor + moved bytes / (bandwidth x link), the link's rate in one direction."""
 
     key: Key
+    topologies: tuple[str, ...]
     floor: float
     bandwidth: float
     errors: Errors
@@ -175,20 +180,21 @@ def traffic(operation: str, ranks: int) -> float:
     return (2 if operation == "all_reduce" else 1) * (ranks - 1) / ranks
 
 
-def usual(every: Mapping[str, Mapping[Key, Series]], devices: Sequence[str] = SWITCHED) -> list[Usual]:
-    """Floor and share of the link by operation, kernel and ranks, fitted over the devices behind a switch."""
+def usual(every: Mapping[str, Mapping[Key, Series]]) -> list[Usual]:
+    """Floor and share of the link by topology, operation, kernel and ranks, fitted over the devices that are joined so."""
     found = []
-    for operation in OPERATIONS:
-        for kernel in KERNELS.values():
-            for ranks in RANKS:
-                key = Key(operation, kernel, ranks)
-                measured = {gpu: without_glitches(every[gpu][key]) for gpu in devices if key in every.get(gpu, {})}
-                if measured:
-                    found.append(_usual(key, measured))
+    for topologies, devices in JOINED.items():
+        for operation in OPERATIONS:
+            for kernel in KERNELS.values():
+                for ranks in RANKS:
+                    key = Key(operation, kernel, ranks)
+                    measured = {gpu: without_glitches(every[gpu][key]) for gpu in devices if key in every.get(gpu, {})}
+                    if measured:
+                        found.append(_usual(key, topologies, measured))
     return found
 
 
-def _usual(key: Key, measured: Mapping[str, Series]) -> Usual:
+def _usual(key: Key, topologies: tuple[str, ...], measured: Mapping[str, Series]) -> Usual:
     calls = []
     for gpu, series in measured.items():
         link = tables.device(gpu).link(key.ranks)
@@ -199,4 +205,4 @@ def _usual(key: Key, measured: Mapping[str, Series]) -> Usual:
     label = f"{key.operation} {key.kernel} {key.ranks}"
     kernel = KernelClass("collective", label, frozenset({key.operation}), {}, _FREE, {}, None)
     constants = fit(kernel, calls)
-    return Usual(key, constants.floor, constants.bandwidth, errors(constants, None, calls))
+    return Usual(key, topologies, constants.floor, constants.bandwidth, errors(constants, None, calls))

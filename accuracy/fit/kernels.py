@@ -33,7 +33,8 @@ def table_lines() -> list[str]:
     usual = collectives.usual(every)
     lines += ["", "collectives, usual: floor + traffic/(share link)"]
     lines += [
-        f"{u.key.operation:14} {u.key.kernel:12} {u.key.ranks} ranks: {u.floor * 1e6:6.3g} us, share {u.bandwidth:.2f}, "
+        f"{' '.join(u.topologies) or 'any':6} {u.key.operation:14} {u.key.kernel:12} {u.key.ranks} ranks: "
+        f"{u.floor * 1e6:6.3g} us, share {u.bandwidth:.2f}, "
         f"median {_percent(u.errors.median)} %, p90 {_percent(u.errors.p90)} % of {u.errors.rows}"
         for u in usual
     ]

@@ -227,9 +227,15 @@ def summary(errors_of_rows: Array) -> str:
     return f"{100 * np.median(known):5.1f} {100 * known.mean():6.1f}" if len(known) else "     -      -"
 
 
+def within(errors_of_rows: Array, share: float = 0.8) -> float:
+    """The x/÷ that holds a share of the rows."""
+    known = errors_of_rows[~np.isnan(errors_of_rows)]
+    return float(np.exp(np.quantile(np.abs(np.log1p(known)), share)))
+
+
 def described(one: Fitted) -> Iterator[str]:
     """A block as text: its constants, and the errors of its classes."""
-    yield f"\n{one.block.title}: {len(one.runs)} rows; median and mean error in %, fitted | leave-one-GPU"
+    yield f"\n{one.block.title}: {len(one.runs)} rows; median and mean error in %, fitted | leave-one-GPU; x/÷ of 80 %"
     for free, value in zip(one.block.constants, one.x, strict=True):
         shown = f"{value * 1e6:9.1f} us" if free.is_time else f"{value:9.3f}   "
         widths = "" if free.bits == WIDTHS else f" at {' and '.join(map(str, free.bits))} bits"
@@ -237,7 +243,8 @@ def described(one: Fitted) -> Iterator[str]:
     for name in one.block.streams:
         place = np.array([run.stream.name == name for run in one.runs])
         if place.any():
-            errors_of = f"{summary(one.inside[place])} | {summary(one.outside[place])}"
+            inside, outside = one.inside[place], one.outside[place]
+            errors_of = f"{summary(inside)} | {summary(outside)}; {within(inside):.3f} | {within(outside):.3f}"
             yield f"  {name:12s} {int(place.sum()):4d} rows  {errors_of}"
 
 

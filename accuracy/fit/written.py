@@ -39,22 +39,6 @@ _NOT_ON = {
 _CACHED_NOTE = (
     "calls whose data stays in the cache of the device were left out, so that the fixed time is weakly determined"
 )
-# Not from the tables of kernels, but from serving: written as they are.
-_SERVING = {
-    "data": "1,683 serving rows of vLLM, SGLang and TensorRT-LLM on H100, H200 and B200 (InferenceX and NVIDIA, by way of "
-    "aiconfigurator-core 0.12.0), together with constants by engine",
-    "error": "TPOT with each model left out: median 6.9 %, mean 9.5 %",
-}
-_SERVED: dict[str, dict[str, Any]] = {
-    "elementwise": {"floor": "2 us", "bandwidth": 0.7},
-    "state": {"floor": "8 us", "bandwidth": 0.7},
-    "floors": {"routing": "6 us", "latent": "3 us", "gated_delta": "22 us", "sparse_index": "52 us"},
-}
-_SERVED_NOT_ON = {
-    "elementwise": "other devices; the time of a small kernel is hardly separable from the host's",
-    "state": "more than one model with a recurrent state, other devices",
-    "floors": "other devices; gated_delta and sparse_index: one model each, +-30 %",
-}
 
 
 def kernel_data(name: str) -> dict[str, Any]:
@@ -73,15 +57,18 @@ def kernel_data(name: str) -> dict[str, Any]:
     data |= {section: _section(section, fitted) for section in own}
     sources = {section: _source(section, level, fitted) for section in own}
     if level is GENERIC:
-        data |= _SERVED
-        sources |= {key: _served_source(key) for key in _SERVED}
         found = collectives.usual(series)
         data["collective"] = [_usual_entry(usual) for usual in found]
         sources["collective"] = _usual_source(found)
     else:
         kept = collectives.of_family(level.devices, series)
         data["collectives"] = [_table_entry(thinned) for thinned in kept]
+        data["link"] = f"{_link(level):g} GB/s"
         sources["collectives"] = _table_source(level, kept)
+        sources["link"] = {
+            "kind": "derived",
+            "source": f"the link of {tables.DEVICES[level.devices[0]]} in the catalogue of devices",
+        }
     return data | {"sources": sources}
 
 
@@ -146,12 +133,11 @@ def _source(section: str, level: Level, fitted: Sequence[Fitted]) -> dict[str, A
     return {"kind": "fitted", "source": _TABLES[section], "fit": fit}
 
 
-def _served_source(key: str) -> dict[str, Any]:
-    return {
-        "kind": "fitted",
-        "source": "what serving takes beyond the measured kernels, rounded",
-        "fit": {**_SERVING, "not_fitted_on": _SERVED_NOT_ON[key]},
-    }
+def _link(level: Level) -> float:
+    """GB/s in one direction of the link that a family's collectives were measured over."""
+    link = tables.device(level.devices[0]).link(max(collectives.RANKS))
+    assert link is not None
+    return link.per_direction / 1e9
 
 
 def _usual_entry(usual: collectives.Usual) -> dict[str, Any]:
@@ -159,6 +145,7 @@ def _usual_entry(usual: collectives.Usual) -> dict[str, Any]:
         "operation": usual.key.operation,
         "kernel": usual.key.kernel,
         "ranks": usual.key.ranks,
+        **({"topologies": list(usual.topologies)} if usual.topologies else {}),
         "floor": _microseconds(usual.floor),
         "bandwidth": usual.bandwidth,
     }
@@ -171,12 +158,17 @@ def _usual_source(found: Sequence[collectives.Usual]) -> dict[str, Any]:
         "source": f"{WHEEL}/collectives.csv; share of the link's rate in one direction, for 2 (n-1)/n (all_reduce) or "
         "(n-1)/n of the buffer",
         "fit": {
-            "data": f"2 KiB to 256 MiB on {', '.join(tables.DEVICES[gpu] for gpu in collectives.SWITCHED)}",
+            "data": "2 KiB to 256 MiB on " + "; ".join(map(_joined, collectives.JOINED)),
             "error": f"absolute error of time, median {_percent(min(medians))} to {_percent(max(medians))} %, "
             f"90 % within {_percent(min(tails))} to {_percent(max(tails))} %: kernels change with the size",
-            "not_fitted_on": "devices without a switch (over PCIe, four and more ranks reach far less), more than 8 ranks, networks",
+            "not_fitted_on": "meshes, rings and pairs, more than 8 ranks, networks",
         },
     }
+
+
+def _joined(topologies: tuple[str, ...]) -> str:
+    devices = ", ".join(tables.DEVICES[gpu] for gpu in collectives.JOINED[topologies])
+    return f"{devices} ({' '.join(topologies) or 'switch'})"
 
 
 def _table_entry(thinned: collectives.Thinned) -> dict[str, Any]:

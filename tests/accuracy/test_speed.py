@@ -292,7 +292,6 @@ def test_files_that_are_neither_are_refused(text: str, tmp_path: Path) -> None:
         speed_accuracy(path)
 
 
-@pytest.mark.xfail(strict=True, reason="ratios are taken of figures that are zero, missing or negative")
 @pytest.mark.parametrize("value", ["0", "", "-3"])
 @pytest.mark.parametrize("name", ["GPTF-0006", "LCXJ-0001"])
 def test_figures_that_are_none_are_refused(name: str, value: str, tmp_path: Path) -> None:
@@ -300,7 +299,6 @@ def test_figures_that_are_none_are_refused(name: str, value: str, tmp_path: Path
         speed_accuracy(written(tmp_path / "own.csv", [by_id(name, value=value)])).figures()
 
 
-@pytest.mark.xfail(strict=True, reason="rows of a series that no rule knows are neither compared nor counted")
 def test_rows_of_an_unknown_series_do_not_vanish(tmp_path: Path) -> None:
     found = speed_accuracy(written(tmp_path / "own.csv", [by_id("GPTF-0006", id="MINE-0001")]))
     figures: Any = len(found.comparisons) + sum(count for _, count in found.excluded)

@@ -157,7 +157,6 @@ def test_ranges_of_the_catalogue_widen_with_what_is_unknown() -> None:
     assert h100 <= plain
 
 
-@pytest.mark.xfail(strict=True, reason="llama.cpp has the width of its classes of devices on devices of none of them")
 def test_an_engine_that_launches_layers_on_a_class_that_nobody_measured() -> None:
     d = roofplan.deployment("llama-3.1-8b", "tpu-v6e", engine="llama.cpp")
     assert d.streams is not None

@@ -37,7 +37,6 @@ def test_one_client_waits_for_nobody(scheduling: Scheduling, length_from: float)
     assert (one.running, one.waiting, one.queue_s, one.during) == (1, 0, 0, 0)
 
 
-@pytest.mark.xfail(strict=True, reason="an idle server takes a request in at once: nothing holds, polls or plans ahead")
 @pytest.mark.parametrize(
     ("length_from", "scheduling"),
     [
@@ -59,7 +58,6 @@ def test_one_prompt_that_a_step_does_not_hold() -> None:
     assert one.alone_ttft_s == approx(3 * 10e-3 + 1.0, rel=EXACT)
 
 
-@pytest.mark.xfail(strict=True, reason="a lag of outputs is counted in TPOT, of which an output of one token has none")
 def test_a_single_token_is_handled_late_too() -> None:
     one = state(Traffic(1000, 1, 1, 0.8), scheduling=replace(MIXED, output_lag=1))
     assert one.alone_ttft_s == approx(110e-3 + 10e-3, rel=EXACT)
@@ -101,14 +99,7 @@ def test_others_prompts_lengthen_the_time_per_token(
     assert found.tpot_s == approx(10e-3 + (clients - 1) / (output - 1) * added, rel=0.01)
 
 
-@pytest.mark.parametrize(
-    ("clients", "groups"),
-    [
-        (9, 2),
-        (64, 8),
-        pytest.param(8, 1, marks=pytest.mark.xfail(strict=True, reason="no wait at all is taken for unequal lengths")),
-    ],
-)
+@pytest.mark.parametrize(("clients", "groups"), [(8, 1), (9, 2), (64, 8)])
 def test_equal_prompts_that_run_first_keep_step(clients: int, groups: int) -> None:
     """d + (ceil(C / k) - 1) t_k / (2 (G - 1)), and every wave is the burst again."""
     found = state(Traffic(1000, 501, clients), scheduling=FIRST)
@@ -183,12 +174,14 @@ def test_requests_wait_beyond_the_places_only() -> None:
     assert (crowded.running, crowded.waiting) == (16, 48)
     alone = state(replace(traffic, clients=16))
     assert crowded.tpot_s == alone.tpot_s
-    assert crowded.burst_ttft_s - alone.burst_ttft_s == approx(crowded.queue_s, rel=1e-9)
-    cycle = 200 * alone.tpot_s + alone.prompt_s
-    assert crowded.queue_s == approx(0.9 * 48 / 16 * cycle, rel=1e-9)  # 0.9 (C - B) / B cycles
+    # The places get free at B requests in an end-to-end time, and 48 stand before a request that comes.
+    assert crowded.queue_s == approx(48 / 16 * (alone.steady_ttft_s + 199 * alone.tpot_s), rel=1e-9)
+    assert crowded.steady_ttft_s - alone.steady_ttft_s == approx(crowded.queue_s, rel=1e-9)
+    # In a burst four groups of 16 follow one another, each for a prompt and 199 steps: 0, 1, 2 and 3 of these are waited for.
+    group = alone.prompt_s + 199 * alone.tpot_s
+    assert crowded.burst_ttft_s - alone.burst_ttft_s == approx((0 + 1 + 2 + 3) / 4 * group, rel=0.01)
 
 
-@pytest.mark.xfail(strict=True, reason="the factor 0.9 of ten waves is taken in the steady state too")
 def test_those_who_wait_obey_littles_law() -> None:  # C = rate x E2E to 1 %
     found = state(Traffic(1000, 200, 64, 0.8), places=16)
     assert rate_of(found, 200) * (found.steady_ttft_s + 199 * found.tpot_s) == approx(64, rel=0.01)
@@ -284,10 +277,13 @@ def test_single_tokens_of_long_prompts_follow_one_another() -> None:
 
 
 def by_brute_force(s: Server, prompt: int, output: int) -> tuple[float, int]:
-    """The best of all batches: B / ((G - 1) d(B) + B x(B)) with the prompts of as many as fit sharing a step."""
+    """The best of all batches: B / ((G - 1) d(B) + B x(B)).
+
+    B sequences of G - 1 steps end at B / (G - 1) a step: so many prompts, at least one, come into a step together, if they fit.
+    """
     best = (0.0, 0)
     for batch in range(1, s.places + 1):
-        together = min(batch, max(1, s.budget // prompt))
+        together = min(math.ceil(batch / max(1, output - 1)), max(1, s.budget // prompt))
         decode = s.model.step_s(batch, prompt + output / 2)
         company = 0 if s.scheduling.admission == "prefill_first" else batch
         busy = s.model.step_s(company, prompt + output / 2, chunk=together * prompt, pieces=together)

@@ -331,7 +331,7 @@ def test_usual_times_are_a_floor_and_a_share_of_the_link() -> None:
                 2**i: 9e-6 + 1.5 * 2**i / (0.6 * (link if gpu != "b200_sxm" else 2 * link)) for i in range(11, 29)
             }
         }
-        for gpu in collectives.SWITCHED
+        for gpu in collectives.JOINED[()]
     }
     (usual,) = collectives.usual(made_up)
     assert usual.floor == approx(9e-6)
