@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .api import SizeResult, deployment, kv, size
     from .api.advising import advise
+    from .api.caches import error_budget
     from .api.claiming import claim
     from .api.comparisons import compare
     from .api.presets import figure
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from .planner.claim_gains import GainResult
     from .planner.claims import ClaimResult
     from .planner.comparing import CompareResult
+    from .planner.error_budget import BudgetResult
     from .planner.presets.drawing import PresetResult
     from .planner.roofline_answer import MeasuredPoint, RooflineResult
     from .planner.speculation import SpeculationResult
@@ -34,6 +36,7 @@ __version__ = "0.1.0"
 # What stands where: nothing is imported before it is asked for.
 _HOMES = {
     "Advice": "planner.advice",
+    "BudgetResult": "planner.error_budget",
     "ClaimResult": "planner.claims",
     "CompareResult": "planner.comparing",
     "GainResult": "planner.claim_gains",
@@ -49,6 +52,7 @@ _HOMES = {
     "claim": "api.claiming",
     "compare": "api.comparisons",
     "deployment": "api",
+    "error_budget": "api.caches",
     "figure": "api.presets",
     "kv": "api",
     "roofline": "api.roofs",
@@ -59,6 +63,7 @@ _HOMES = {
 
 __all__ = [
     "Advice",
+    "BudgetResult",
     "ClaimResult",
     "CompareResult",
     "GainResult",
@@ -75,6 +80,7 @@ __all__ = [
     "claim",
     "compare",
     "deployment",
+    "error_budget",
     "figure",
     "kv",
     "roofline",

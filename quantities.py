@@ -99,6 +99,12 @@ FRACTION = Dimension(
     largest=decimal.Decimal(1),
     bare=True,
 )
+ARRIVALS = Dimension(
+    "rate of requests",
+    {"": decimal.Decimal(1), "/s": decimal.Decimal(1), "req/s": decimal.Decimal(1)},
+    "6.5 or 6.5/s",
+    bare=True,
+)
 NUMBER = Dimension("number", {"": decimal.Decimal(1)}, "3.99", zero=True, bare=True)
 COUNT = Dimension(
     "count", {"": decimal.Decimal(1)}, "8192", whole=True, zero=True, largest=decimal.Decimal(LARGEST_COUNT), bare=True
@@ -266,6 +272,11 @@ def parse_count(value: object, what: str = "count") -> int:
 def parse_tokens(value: object, what: str = "tokens") -> int:
     """Read the length of a sequence in tokens, greater than zero and at most ``LARGEST_SEQUENCE``."""
     return int(parse(value, TOKENS, what))
+
+
+def parse_arrivals(value: object, what: str = "rate") -> float:
+    """Read requests per second, as a number or as text such as ``6.5/s``."""
+    return float(parse(value, ARRIVALS, what))
 
 
 def parse_fraction(value: object, what: str = "fraction") -> float:

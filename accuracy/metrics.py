@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +43,7 @@ class Comparison:
 class Metric:
     """Errors of one metric: counts, and fractions of what was measured; None where nothing was answered.
 
-    ``bias`` is the mean and ``median_error`` the median of the errors with their signs. ``worst_difference`` is in the metric's own unit;
+    ``bias`` is the mean and ``median_bias`` the median of the errors with their signs. ``worst_difference`` is in the metric's own unit;
     ``coverage_80`` is the share of rows within the 80 % range and ``width_80`` the geometric mean of its x/÷, for metrics that have one.
     """
 
@@ -54,7 +55,7 @@ class Metric:
     p90_ape: float | None
     worst_ape: float | None
     worst_difference: float | None
-    median_error: float | None = None
+    median_bias: float | None = None
     coverage_80: float | None = None
     width_80: float | None = None
 
@@ -75,9 +76,15 @@ def metric_of(comparisons: Sequence[Comparison]) -> Metric:
         p90_ape=absolute[min(len(absolute) - 1, int(0.9 * len(absolute)))],
         worst_ape=absolute[-1],
         worst_difference=max(differences),
-        median_error=statistics.median(errors),
+        median_bias=statistics.median(errors),
         **_coverage(comparisons),
     )
+
+
+def reasons_of(unanswered: Iterable[Comparison]) -> list[tuple[str, int]]:
+    """Why comparisons have no prediction, and how many of them for each reason, the most frequent first."""
+    counted = Counter(c.reason for c in unanswered)
+    return sorted(counted.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _coverage(comparisons: Sequence[Comparison]) -> dict[str, float]:

@@ -50,6 +50,19 @@ def _loaded_model(name: str) -> ModelSpec | None:
         return None
 
 
+def named_model(label: str) -> ModelSpec:
+    """The model that a label stands for.
+
+    Raises
+    ------
+    UnknownNameError : where it stands for none; a label of a table opens no file
+    """
+    found = model_of(label)
+    if found is None:
+        raise UnknownNameError("model", got=label or "nothing", wanted="a model of the catalogue")
+    return found
+
+
 def is_inferred(label: str) -> bool:
     """Whether a label was inferred from sizes, so that it tells shapes and not a checkpoint."""
     entry = table()["models"].get(label) or {}
@@ -100,6 +113,19 @@ def device_of(label: str) -> HardwareSpec | None:
     return _loaded_device(label) or _loaded_device(_REMARK.sub("", label).strip())
 
 
+def named_device(label: str) -> HardwareSpec:
+    """The device that a label stands for.
+
+    Raises
+    ------
+    UnknownNameError : where it stands for none
+    """
+    found = device_of(label)
+    if found is None:
+        raise UnknownNameError("gpu", got=label or "nothing", wanted="a device of the catalogue")
+    return found
+
+
 @functools.cache
 def _loaded_device(name: str) -> HardwareSpec | None:
     if not name or specfiles.looks_like_path(name):
@@ -128,6 +154,32 @@ def format_of(label: str) -> str | None:
         return None
 
 
+def cache_format_of(label: str) -> str:
+    """The number format of a cache: 16 bits where the label says nothing, or leaves it to the checkpoint.
+
+    Raises
+    ------
+    UnknownNameError : for a label that is no format
+    """
+    found = format_of(label)
+    if found is None and label and label not in table()["formats"]:
+        raise UnknownNameError("kv_dtype", got=label, wanted="a number format, or nothing")
+    return found or "bf16"
+
+
+def engine_name(label: str, version: str) -> str:
+    """The name by which the profile of an engine and version is loaded.
+
+    Raises
+    ------
+    UnknownNameError : for a name that would open a file
+    """
+    name = f"{table()['engines'].get(label, label)}@{version}"
+    if specfiles.looks_like_path(name):
+        raise UnknownNameError("engine", got=name, wanted="an engine of the catalogue, with its version")
+    return name
+
+
 def engine_of(label: str, version: str, notes: str) -> EngineProfile | None:
     """The profile of an engine and version; None where the version is not stated or no profile describes it.
 
@@ -139,10 +191,7 @@ def engine_of(label: str, version: str, notes: str) -> EngineProfile | None:
     for generation in table()["generations"]:
         if generation["engine"] == name and generation["remark"] in notes:
             stated = _within(stated, generation.get("at_least"), generation.get("at_most"))
-    try:
-        return engines.load(f"{name}@{stated}") if stated else None
-    except RoofplanError:
-        return None
+    return _loaded_engine(f"{name}@{stated}") if stated else None
 
 
 def _within(version: str | None, at_least: str | None, at_most: str | None) -> str | None:
@@ -163,7 +212,13 @@ def remark_on(row: str) -> str:
 
 def newest_engine(label: str) -> EngineProfile | None:
     """The newest profile of an engine: for what is the same in all versions."""
+    return _loaded_engine(specfiles.spelled(label))
+
+
+def _loaded_engine(name: str) -> EngineProfile | None:
+    if specfiles.looks_like_path(name):
+        return None
     try:
-        return engines.load(specfiles.spelled(label))
+        return engines.load(name)
     except RoofplanError:
         return None

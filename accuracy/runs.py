@@ -21,6 +21,7 @@ from ..planner.load import Server, Traffic, closed_loop, saturated
 from ..planner.step import StepModel
 from ..planner.times import places_of
 from . import names
+from .limits import check_sizes
 from .metrics import Comparison
 from .truth import TruthRow, read_truth
 
@@ -124,6 +125,9 @@ def compare_run(row: TruthRow, rule: RunRule) -> Comparison:
 
 
 def _deployment(row: TruthRow, rule: RunRule) -> Deployment:
+    prompt, output = _length(row, "isl", rule), _length(row, "osl", rule)
+    clients = row.count("batch_or_concurrency") if rule.how in {"static", "closed"} else None
+    check_sizes(prompt, output, clients or 1)
     return _built(
         row.text("model"),
         row.text("weights_dtype"),
@@ -132,8 +136,8 @@ def _deployment(row: TruthRow, rule: RunRule) -> Deployment:
         rule.engine,
         rule.activations,
         _layout(row),
-        _length(row, "isl", rule),
-        _length(row, "osl", rule),
+        prompt,
+        output,
         rule.eager,
     )
 
@@ -166,18 +170,17 @@ def _built(
     output: int,
     eager: bool,
 ) -> Deployment:
-    known = names.model_of(model)
     options: dict[str, Any] = {
         "engine": engines.load(engine),
         "weights": names.table()["run_formats"].get(weights, weights),
-        "kv": names.format_of(kv) or "bf16",
+        "kv": names.cache_format_of(kv),
         "activations": activations,
         "prompt": prompt,
         "output": output,
         "eager": eager,
         **dict(layout),
     }
-    return api.deployment(known or model, names.device_of(gpu) or gpu, **options)
+    return api.deployment(names.named_model(model), names.named_device(gpu), **options)
 
 
 # ------------------------------------------------------------------------------------------------ how it was run

@@ -11,12 +11,15 @@ from ..planner.evidence import evidence_of
 from ..planner.load import Server, Traffic, closed_loop
 from ..planner.memory import plan_memory, rank_cache
 from ..planner.simulator import core
+from ..planner.simulator.servers import policy_of, step_time_of
 from ..planner.step import StepModel
 from ..planner.times import places_of
+from .limits import check_simulation
 from .serving import deployment_of, settings_of
+from .serving_settings import by_defaults
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ..engines.timing import Scheduling
     from ..planner.deployment import Deployment
@@ -50,14 +53,21 @@ class Case:
     row: ServingRow
 
 
-def case_of(row: ServingRow) -> Case:
+def case_of(row: ServingRow, *, launched_by_defaults: bool = False) -> Case:
     """Put a row's deployment, client and launch together.
+
+    Parameters
+    ----------
+    launched_by_defaults : leave out what is known of the launch: tokens of a step, sequences at a time, longest sequence, share of memory,
+        polling, holding and planning ahead are those of the engine's own defaults. Client, version and format of the cache stay
 
     Raises
     ------
     RoofplanError : for a row that names what nothing describes
     """
     settings = settings_of(row)
+    if launched_by_defaults:
+        settings = replace(settings, launch=by_defaults(settings.launch))
     d = deployment_of(row, settings)
     launch = settings.launch
     scheduling = replace(
@@ -143,46 +153,30 @@ def _traffic(case: Case, clients: int) -> Traffic:
 
 
 def _simulated(case: Case, model: StepModel) -> tuple[float, float, float]:
-    replicas = case.deployment.layout.dp
-    policy = _policy(case)
-    step_s = _step_of(model)
-    row, client = case.row, case.client
-    if row.concurrency is None:
-        requests = _open_loop(row.isl, row.osl, row.request_rate or math.inf, client.length_sigma or 0.0)
-        outcome = core.open_loop(requests, policy, step_s)
+    """Means over the requests of every replica: clients are divided among them, requests at a rate go to one after the other."""
+    row, client, replicas = case.row, case.client, case.deployment.layout.dp
+    clients = max(1, round((row.concurrency or 0) / replicas))
+    is_open = row.concurrency is None
+    count = (client.requests or _OPEN_LOOP_REQUESTS) if is_open else clients * (client.waves or 1)
+    check_simulation(count, row.isl, case.deployment.max_batched_tokens)
+    if is_open:
+        requests = _open_loop(row.isl, row.osl, row.request_rate or math.inf, client.length_sigma or 0.0, count)
     else:
-        clients = max(1, round(row.concurrency / replicas))
-        requests = _closed_loop(
-            row.isl, row.osl, clients * (client.waves or 1), client.length_from, client.length_to, client.seed or 0
-        )
-        outcome = core.closed_loop(requests, clients, policy, step_s)
-    waiting = sum(outcome.queued_s) / max(1e-12, sum(outcome.e2e_s))
-    return outcome.mean_ttft_s, outcome.mean_tpot_s or 0.0, waiting
+        requests = _closed_loop(row.isl, row.osl, count, client.length_from, client.length_to, client.seed or 0)
+    policy, step_s = policy_of(_server(case, model), max(r.prompt for r in requests)), step_time_of(model)
+    if is_open:
+        shares = [own for replica in range(replicas) if (own := requests[replica::replicas])]
+        outcomes = [core.open_loop(own, policy, step_s) for own in shares]
+    else:
+        outcomes = [core.closed_loop(requests, clients, policy, step_s)]
+    waiting = _total(o.queued_s for o in outcomes) / max(1e-12, _total(o.e2e_s for o in outcomes))
+    sent = sum(len(o.ttft_s) for o in outcomes)
+    tpot = [tpot for o in outcomes for tpot in o.tpot_s if tpot is not None]
+    return _total(o.ttft_s for o in outcomes) / sent, math.fsum(tpot) / len(tpot) if tpot else 0.0, waiting
 
 
-def _policy(case: Case) -> core.Policy:
-    d, scheduling = case.deployment, case.scheduling
-    whole = scheduling.admission == "whole_prompts" and case.row.isl > d.max_batched_tokens
-    return core.Policy(
-        admission="mixed" if whole else scheduling.admission,
-        budget=d.max_batched_tokens,
-        slots=case.places,
-        reserved_output=scheduling.reserved_output,
-        look_ahead=scheduling.look_ahead,
-        output_lag=scheduling.output_lag,
-        request_overhead_s=scheduling.request_overhead,
-        tokenise_s_per_token=scheduling.tokenise_per_token,
-        poll_steps=scheduling.poll_steps,
-        hold_steps=scheduling.hold_steps,
-        hold_tokens=round(scheduling.hold_share * d.max_batched_tokens) if scheduling.hold_steps else 0,
-    )
-
-
-def _step_of(model: StepModel) -> core.StepTime:
-    def step_s(decoders: int, context: float, chunk: int, past: float, pieces: int, /) -> float:
-        return float(model.step_s(decoders, context, chunk=chunk, past=past, pieces=max(1, pieces)))
-
-    return step_s
+def _total(seconds: Iterable[tuple[float, ...]]) -> float:
+    return math.fsum(second for own in seconds for second in own)
 
 
 @functools.lru_cache(maxsize=64)
@@ -198,12 +192,11 @@ def _closed_loop(
 
 
 @functools.lru_cache(maxsize=64)
-def _open_loop(prompt: int, output: int, rate: float, sigma: float) -> tuple[core.Request, ...]:
+def _open_loop(prompt: int, output: int, rate: float, sigma: float, count: int) -> tuple[core.Request, ...]:
     """Poisson arrivals, and log-normal lengths around the means."""
     import numpy as np
 
     draw = np.random.RandomState(0)
-    count = _OPEN_LOOP_REQUESTS
     lengths = [size * np.exp(draw.normal(-sigma * sigma / 2, sigma, count)) for size in (prompt, output)]
     sent = np.cumsum(draw.exponential(1 / rate, count)) if math.isfinite(rate) else np.zeros(count)
     return tuple(

@@ -14,6 +14,7 @@ import datetime as dt
 import functools
 import hashlib
 import math
+import re
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -22,12 +23,13 @@ from typing import TYPE_CHECKING, Any
 from .. import api
 from ..errors import SpecError, UnknownNameError
 from . import names
+from .limits import check_sizes
 from .serving_rules import exclusions, layouts, source_of
 from .serving_settings import ServingSettings, resolve
 from .truth import TruthRow, read_truth
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from ..models.spec import ModelSpec
     from ..planner.deployment import Deployment
@@ -43,6 +45,7 @@ SPEED_COLUMNS = (
     *("isl", "osl", "batch_or_concurrency", "metric", "value"),
 )
 _TOLERANCE = 0.002
+_RATE = re.compile(r"[1-9]\d{0,8}", re.ASCII)
 _MS = 1e-3
 
 
@@ -227,13 +230,29 @@ def read_speed_rows(path: str | Path = DATA / "speed.csv") -> list[ServingRow]:
     ------
     SpecError : as :func:`read_rows`
     """
+    return [_classified(row) for row, _ in _with_lines(path)]
+
+
+def figure_ids(path: str | Path) -> set[str]:
+    """Ids of the lines that :func:`read_speed_rows` makes its rows of."""
+    return {name for _, ids in _with_lines(path) for name in ids}
+
+
+def _with_lines(path: str | Path) -> Iterator[tuple[ServingRow, tuple[str, str]]]:
     lines: dict[tuple[str, ...], dict[str, TruthRow]] = {}
     for truth in read_truth(path, SPEED_COLUMNS):
         setting = tuple(truth.text(name) for name in SPEED_COLUMNS if name not in {"id", "metric", "value"})
-        lines.setdefault(setting, {})[truth.text("metric")] = truth
-    both = [own for own in lines.values() if {"ttft_ms", "tpot_ms"} <= set(own)]
-    rows = [_from_lines(own["ttft_ms"], own["tpot_ms"]) for own in both if own["ttft_ms"].number("isl")]
-    return [_classified(row) for row in rows if source_of(row.columns) is not None]
+        lines.setdefault(setting, {}).setdefault(truth.text("metric"), truth)
+    for own in lines.values():
+        ttft, tpot = own.get("ttft_ms"), own.get("tpot_ms")
+        if ttft is not None and tpot is not None and ttft.text("isl") and source_of(_columns_of(ttft)) is not None:
+            yield _from_lines(ttft, tpot), (ttft.name, tpot.name)
+
+
+def _columns_of(line: TruthRow) -> Columns:
+    """What the sources of rows match on, of a line of a table."""
+    texts = {name: line.text(name) for name in ("gpu", "engine", "engine_version", "model")}
+    return {**dict.fromkeys((*_NAMES, *_SIZES)), **texts, "origin": line.text("source")}
 
 
 def _from_lines(ttft: TruthRow, tpot: TruthRow) -> ServingRow:
@@ -263,11 +282,12 @@ def _from_lines(ttft: TruthRow, tpot: TruthRow) -> ServingRow:
 
 
 def _rate(truth: TruthRow, text: str) -> float:
-    try:
-        return math.inf if text == "INF" else float(int(text))
-    except ValueError:
-        wanted = "qps= and a whole number, or INF"
-        raise SpecError("batch_or_concurrency", got=text, wanted=wanted, where=truth.where) from None
+    if text == "INF":
+        return math.inf
+    if not _RATE.fullmatch(text):
+        wanted = "qps= and a whole number above 0, or INF"
+        raise SpecError("batch_or_concurrency", got=text or "nothing", wanted=wanted, where=truth.where)
+    return float(text)
 
 
 # ------------------------------------------------------------------------------------------------ settings and deployments
@@ -298,8 +318,9 @@ def deployment_of(row: ServingRow, settings: ServingSettings) -> Deployment:
     RoofplanError : for settings that the engine or the model does not allow
     """
     launch, client = settings.launch, settings.client
+    check_sizes(row.isl, row.osl, row.concurrency or 1)
     options = {
-        "engine": f"{_engine(row.engine)}@{launch.engine_version}",
+        "engine": names.engine_name(row.engine, launch.engine_version),
         "kv": launch.kv,
         "tp": row.tp,
         "pp": row.pp,
@@ -318,10 +339,7 @@ def deployment_of(row: ServingRow, settings: ServingSettings) -> Deployment:
 
 @functools.lru_cache(maxsize=4096)
 def _built(model: str, precision: str, gpu: str, options: tuple[tuple[str, Any], ...]) -> Deployment:
-    device = names.device_of(gpu)
-    if device is None:
-        raise UnknownNameError("gpu", got=gpu, wanted="a device of the catalogue")
-    return api.deployment(checkpoint_of(model, precision), device, **dict(options))
+    return api.deployment(checkpoint_of(model, precision), names.named_device(gpu), **dict(options))
 
 
 def checkpoint_of(model: str, precision: str) -> ModelSpec:
@@ -332,15 +350,8 @@ def checkpoint_of(model: str, precision: str) -> ModelSpec:
     UnknownNameError : where nothing says what a precision means for a model
     """
     stated = names.table()["checkpoints"].get(model, {})
-    spec = names.model_of(stated.get(precision, model))
-    if spec is None:
-        raise UnknownNameError("model", got=model, wanted="a model of the catalogue")
+    spec = names.named_model(stated.get(precision, model))
     if precision not in stated and precision not in {"", "bf16"}:
         known = ", ".join(stated) or "none but 16 bits"
         raise UnknownNameError("precision", got=f"{precision} of {model}", wanted=f"one that names.yaml knows: {known}")
     return spec
-
-
-def _engine(label: str) -> str:
-    engine: str = names.table()["engines"].get(label, label)
-    return engine

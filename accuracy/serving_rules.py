@@ -235,7 +235,6 @@ class ClientRule:
     length_from: Fraction | None = None
     length_to: Number | None = None
     length_sigma: Number | None = None
-    warm_up: Linear | None = None
     seed: Count | None = None
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
 

@@ -23,10 +23,9 @@ class ClientSettings:
     ----------
     arrivals : ``closed``: so many at a time, the next one sent when one ends; ``poisson``: at a rate
     waves : requests for each of those in flight; None for a rate
-    requests : how many were measured; None where the row does not say how many were in flight
+    requests : how many were sent at a rate; None for a closed loop
     length_from, length_to : lengths are uniform integers between these shares of the nominal ones
     length_sigma : or they are log-normal with this deviation of the logarithm, around the nominal ones as means
-    warm_up : requests that ran, and ended, before the measured ones
     seed : of the generator (NumPy's RandomState) from which first all inputs and then all outputs are drawn; None: not known
     """
 
@@ -36,14 +35,13 @@ class ClientSettings:
     length_from: float
     length_to: float
     length_sigma: float | None
-    warm_up: int | None
     seed: int | None
 
     def mean_length(self, nominal: int) -> int:
         """Mean length of prompts or outputs, in tokens.
 
         >>> client = ClientSettings(arrivals="closed", waves=10, requests=40, length_from=0.8, length_to=1.0,
-        ...                         length_sigma=None, warm_up=8, seed=0)
+        ...                         length_sigma=None, seed=0)
         >>> client.mean_length(1024)
         922
         """
@@ -106,7 +104,6 @@ _CLIENT: dict[str, Any] = {
     "length_from": 1.0,
     "length_to": 1.0,
     "length_sigma": None,
-    "warm_up": None,
     "seed": None,
 }
 _LAUNCH: dict[str, Any] = {
@@ -121,6 +118,12 @@ _LAUNCH: dict[str, Any] = {
     "hold_tokens": 1.0,
     "look_ahead": None,
 }
+
+
+def by_defaults(launch: LaunchSettings) -> LaunchSettings:
+    """A launch that says nothing but the version and the format of the cache."""
+    kept = {"engine_version": launch.engine_version, "kv": launch.kv}
+    return LaunchSettings(**{**_LAUNCH, **kept})
 
 
 def resolve(source: str, row: Columns, recorded: dict[str, str]) -> ServingSettings:
@@ -143,8 +146,6 @@ def resolve(source: str, row: Columns, recorded: dict[str, str]) -> ServingSetti
     for name, value in (("arrivals", client["arrivals"]), *((key, launch[key]) for key in ("engine_version", "kv"))):
         if value is None:
             raise SpecError(f"settings of {source}", got=f"no {name} for a row", wanted="a rule that gives it")
-    if client["waves"] and concurrency:
-        client["requests"] = client["waves"] * concurrency
     origins = (
         SettingOrigin(key=key, kind=rule.kind, source=rule.source, why=rule.why) for key, (_, rule) in found.items()
     )

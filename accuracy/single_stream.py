@@ -19,9 +19,11 @@ from .. import api, engines
 from ..engines.streams import Stream, Streams, published
 from ..errors import RoofplanError
 from ..planner.costs import Load
+from ..planner.evidence import evidence_of
 from ..planner.formats import main_class
 from ..planner.streams import Work, constants, decode_s, prompt_s, work_of
 from . import names
+from .limits import check_sizes
 from .metrics import Comparison
 from .truth import TruthRow, read_truth
 
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
 SERIES = ("LCXJ", "LCAP", "LCCP", "LCCU", "LCGO", "LCM2", "LCPR", "LCSP", "LCVK", "GEER")
 COLUMNS = (
-    *("id", "engine_version", "model", "weights_dtype", "gpu", "gpu_count", "isl", "osl"),
+    *("id", "engine_version", "model", "weights_dtype", "kv_dtype", "gpu", "gpu_count", "isl", "osl"),
     *("batch_or_concurrency", "metric", "value", "notes"),
 )
 PROMPT, TOTAL = "prefill_tok_s", "output_tok_s_total"
@@ -56,11 +58,16 @@ class Run:
     """A row of a benchmark: the class of its device, what was done, and how many tokens count as the measured rate's."""
 
     truth: TruthRow
-    device: HardwareSpec
+    deployment: Deployment
     stream: Stream
     bits: int
     work: Work
     counted: float
+
+    @property
+    def device(self) -> HardwareSpec:
+        """The device that it ran on."""
+        return self.deployment.hardware
 
     @property
     def is_prompt(self) -> bool:
@@ -97,7 +104,12 @@ def read_runs(path: str | Path | None = None) -> list[Run | Comparison]:
     SpecError : for a file that is not such a CSV
     """
     rows = read_truth(path or Path(str(files("roofplan.accuracy") / "data")) / "speed.csv", COLUMNS)
-    return [_run_of(row) for row in rows if row.name.partition("-")[0] in SERIES]
+    return [_run_of(row) for row in rows if is_stream(row)]
+
+
+def is_stream(row: TruthRow) -> bool:
+    """Whether a row is of a series of single streams."""
+    return row.name.partition("-")[0] in SERIES
 
 
 def _run_of(truth: TruthRow) -> Run | Comparison:
@@ -106,18 +118,24 @@ def _run_of(truth: TruthRow) -> Run | Comparison:
     if device is None or stream is None:
         return _unanswered(truth, "the device is not in the catalogue, or of no class that constants are known for")
     try:
-        deployment = deployment_of(truth.text("model"), truth.text("weights_dtype"), device.name, build)
+        deployment = deployment_of(
+            truth.text("model"), truth.text("weights_dtype"), truth.text("kv_dtype"), device.name, build
+        )
+        work, counted = _work_of(truth, deployment, stream)
     except RoofplanError as error:
         return _unanswered(truth, str(error))
     bits = deployment.formats.weights[main_class(deployment.model)].bits
+    return Run(truth, deployment, stream, bits, work, counted)
+
+
+def _work_of(truth: TruthRow, d: Deployment, stream: Stream) -> tuple[Work, float]:
+    """What a row did, and how many tokens its rate counts."""
     sequences = truth.count("batch_or_concurrency") or 1
-    counted = float(sequences if truth.text("metric") == TOTAL else 1)
+    check_sizes(truth.number("isl") or 0, truth.number("osl") or 0, sequences)
     if truth.text("metric") == PROMPT:
-        work = _prompt_work(truth, deployment, stream, sequences)
-        counted = float(work.tokens)
-    else:
-        work = _decode_work(truth, deployment, stream, sequences)
-    return Run(truth, device, stream, bits, work, counted)
+        work = _prompt_work(truth, d, stream, sequences)
+        return work, float(work.tokens)
+    return _decode_work(truth, d, stream, sequences), float(sequences if truth.text("metric") == TOTAL else 1)
 
 
 def _unanswered(truth: TruthRow, reason: str) -> Comparison:
@@ -135,18 +153,19 @@ def build_of(truth: TruthRow) -> str:
 
 
 @functools.cache
-def deployment_of(model: str, weights: str, device: str, build: str) -> Deployment:
-    """The deployment that a row's labels describe.
+def deployment_of(model: str, weights: str, kv: str, device: str, build: str) -> Deployment:
+    """The deployment that a row's labels describe; a cache of which nothing is said has 16 bits.
 
     Raises
     ------
-    RoofplanError : where model or weights are not known
+    RoofplanError : where model, weights or the format of the cache are not known
     """
     entry = names.table()["file_types"].get(weights, {"stands_for": weights})
     weights = entry.get("of", {}).get(model, entry["stands_for"])
     engine = engines.load(f"llama.cpp@{build}" if build else "llama.cpp")
-    known = names.model_of(model)
-    return api.deployment(known or model, device, engine=engine, weights=weights, kv="fp16", prompt=1, output=1)
+    cache = names.cache_format_of(kv) if kv else "fp16"
+    known = names.named_model(model)
+    return api.deployment(known, device, engine=engine, weights=weights, kv=cache, prompt=1, output=1)
 
 
 def _decode_work(truth: TruthRow, d: Deployment, stream: Stream, sequences: int) -> Work:
@@ -191,12 +210,16 @@ def _work(
 
 
 def compare(runs: Iterable[Run | Comparison]) -> Iterator[Comparison]:
-    """Tokens per second as predicted beside those measured, labelled with the class of the device."""
+    """Tokens per second as predicted beside those measured, with the range, labelled with the class of the device."""
     for run in runs:
         if isinstance(run, Comparison):
             yield run
         else:
             labels = {**run.truth.labels, "stream": run.stream.name}
-            rate, width = run.counted / run.predicted_s(), run.width
-            named = run.truth.name, run.truth.text("metric"), run.truth.positive("value")
-            yield Comparison(*named, rate, "", labels, rate / width, rate * width)
+            rate = float(run.counted / run.predicted_s())
+            evidence = evidence_of(run.deployment)
+            width = evidence.first_token_width if run.is_prompt else evidence.width
+            measured = run.truth.positive("value")
+            yield Comparison(
+                run.truth.name, run.truth.text("metric"), measured, rate, "", labels, rate / width, rate * width
+            )

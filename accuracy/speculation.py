@@ -17,8 +17,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..api.building import deployment
-from ..api.speculation import sixteen_bits
+from ..api.building import deployment, sixteen_bits
 from ..errors import RoofplanError, SpecError, UnknownNameError
 from ..planner.acceptance import alpha_from_tokens, expected_tokens
 from ..planner.draft_trees import DraftRound

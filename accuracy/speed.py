@@ -1,6 +1,6 @@
 """The answer of ``roofplan accuracy speed``: predictions beside published serving benchmarks and single runs, misses included.
 
-Four kinds of rows, told apart by the label ``how``: served (closed loops of ``data/e2e_serving.csv``), rate (requests at a rate), stream
+Kinds of rows are told apart by the label ``how``: served (closed loops of ``data/e2e_serving.csv``), rate (requests at a rate), stream
 (single streams of llama.cpp), and the runs of ``runs.yaml`` (offline, static, single, …). What is not scored is counted with its
 reason; of rows that do not record the format of the weights the headline knows nothing.
 """
@@ -9,45 +9,56 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..errors import RoofplanError, UnknownNameError
+from ..errors import UnknownNameError
 from ..planner.results import Answer
-from . import runs, single_stream
-from .metrics import Comparison, grouped, metrics_of
-from .served import case_of, predict, without_serving_constants
+from .constants import FittedFile, distinct, fitted_files
+from .metrics import Comparison, grouped, metrics_of, reasons_of
 from .serving import DATA, read_rows, read_speed_rows
+from .speed_rows import UNSTATED, ServedComparisons, count_left_out, label, left_out_of_the_fit, other_rows
 from .truth import read_truth
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
-    from .served import Served
-    from .serving import ServingRow
+__all__ = ["GROUPS", "UNSTATED", "SpeedAccuracy", "label", "shown", "speed_accuracy"]
 
 GROUPS = ("how", "kind", "engine", "gpu", "concurrency", "precision", "devices")
 _WORST = 15
-_MS = 1e3
 
 
 @dataclass(frozen=True, slots=True)
 class SpeedAccuracy(Answer):
     """Predictions beside published times and rates.
 
-    ``metrics`` are those of all rows that record the format of their weights; the groups hold the others too. ``bare`` are the times per
-    token of served rows without any constant that was fitted on such rows, ``left_out`` served rows with constants that were fitted without
-    those of their own model, device or engine (label ``left_out``). ``excluded`` counts the figures that a written rule leaves out.
+    ``metrics`` are those of all rows that record the format of their weights; the groups hold the others too.
+
+    Parameters
+    ----------
+    data, by, simulate : what was asked
+    comparisons : every figure that no written rule leaves out
+    with_left_out : served rows, with the figures that a rule leaves out
+    bare : times per token of served rows without any constant that was fitted on such rows
+    by_defaults : served rows with the engine's defaults in the place of the known launch settings (client, version, cache format stay)
+    left_out : served rows with constants fitted without those of their own model, device or engine (label ``left_out``)
+    excluded : figures that a written rule leaves out, by its reason
+    constants : what was fitted, by file
+    rows : settings and figures that were read
     """
 
     data: str
     by: tuple[str, ...]
     simulate: bool
     comparisons: tuple[Comparison, ...]
+    with_left_out: tuple[Comparison, ...]
     bare: tuple[Comparison, ...]
+    by_defaults: tuple[Comparison, ...]
     left_out: tuple[Comparison, ...]
     excluded: tuple[tuple[str, int], ...]
+    constants: tuple[FittedFile, ...]
     rows: int
 
     @property
@@ -74,6 +85,17 @@ class SpeedAccuracy(Answer):
         """Share of the figures that no rule leaves out which are answered."""
         return 1 - len(self.unanswered) / max(1, len(self.comparisons))
 
+    @property
+    def left_out_by_kind(self) -> dict[str, dict[str, Any]]:
+        """Metrics of rows whose own model, device or engine was left out of the fit: ``{"model, dense": {metric: Metric}}``."""
+        found = {}
+        for name, own in _split(self.left_out, "left_out").items():
+            found[name] = metrics_of(own)
+            if name == "model":
+                kinds = grouped(own, ("kind",))["kind"]
+                found |= {f"{name}, {kind}": metrics for kind, metrics in kinds.items()}
+        return found
+
     def worst(self, count: int = _WORST) -> list[Comparison]:
         """The largest errors, as ratios."""
         answered = [c for c in self.comparisons if c.predicted]
@@ -81,16 +103,24 @@ class SpeedAccuracy(Answer):
 
     def figures(self) -> dict[str, Any]:
         """What was found."""
+        files = [{"file": one.file, "names": list(one.names)} for one in self.constants]
+        stated = sum(len(one.figures) for one in self.constants)
         return {
             "rows": self.rows,
             "coverage": self.coverage,
             "metrics": metrics_of(self.headline),
             "metrics_of_all": metrics_of(self.comparisons),
+            "metrics_with_left_out_rows": metrics_of(self.with_left_out),
             "metrics_without_serving_constants": metrics_of(self.bare),
-            **({"left_out": grouped(self.left_out, ("left_out",))["left_out"]} if self.left_out else {}),
+            "metrics_by_engine_defaults": metrics_of(self.by_defaults),
+            **({"left_out": self.left_out_by_kind} if self.left_out else {}),
             "groups": grouped(self.comparisons, dict.fromkeys((*GROUPS, *self.by))),
             "excluded": [{"reason": reason, "figures": count} for reason, count in self.excluded],
             "unanswered": [{"row": c.row, "metric": c.metric, "reason": c.reason} for c in self.unanswered],
+            "unanswered_by_reason": [
+                {"reason": reason, "figures": count} for reason, count in reasons_of(self.unanswered)
+            ],
+            "fitted_constants": {"stated": stated, "distinct": distinct(self.constants), "files": files},
             "worst": [shown(c) for c in self.worst()],
         }
 
@@ -106,14 +136,8 @@ class SpeedAccuracy(Answer):
         return stream.getvalue()
 
 
-UNSTATED = "not stated"
 _LABELS = ("how", "engine", "engine_version", "model", "gpu", "precision", "isl", "osl", "concurrency", "tp")
 _COLUMNS = ("row", "metric", "measured", "predicted", "error", "low", "high", *_LABELS, "reason")
-
-
-def label(c: Comparison, name: str) -> str:
-    """A label of a comparison, or empty."""
-    return (c.labels or {}).get(name, "")
 
 
 def shown(c: Comparison) -> dict[str, Any]:
@@ -124,6 +148,13 @@ def shown(c: Comparison) -> dict[str, Any]:
 
 def _ratio(c: Comparison) -> float:
     return abs(math.log(c.predicted / c.measured)) if c.predicted and c.measured else 0.0
+
+
+def _split(comparisons: Sequence[Comparison], column: str) -> dict[str, list[Comparison]]:
+    found: dict[str, list[Comparison]] = {}
+    for c in comparisons:
+        found.setdefault(label(c, column), []).append(c)
+    return dict(sorted(found.items()))
 
 
 def speed_accuracy(
@@ -146,38 +177,37 @@ def speed_accuracy(
 
     Raises
     ------
-    SpecError : for a file that is neither
+    SpecError : for a file that is neither, or a measured figure that is none
     UnknownNameError : for a label that no row has
     """
     served, table = _files(data)
     rows = [*(read_rows(served) if served else ()), *(read_speed_rows(table) if table else ())]
     excluded: Counter[str] = Counter()
-    comparisons: list[Comparison] = []
-    bare: list[Comparison] = []
+    found = ServedComparisons()
     for number, row in enumerate(rows):
         if progress is not None and number % 50 == 0:
             progress(number, len(rows))
-        comparisons += _compared(row, excluded, simulate=simulate)
-        bare += _bare(row)
-    count = len(rows)
-    if table is not None:
-        others = [*_of_runs(table, excluded), *_of_streams(table)]
-        _count_unknown(table, excluded)
-        count += len(others)
-        comparisons += others
+        count_left_out(row, excluded)
+        found.add(row, simulate=simulate)
+    others = tuple(other_rows(table, excluded)) if table is not None else ()
+    comparisons = (*found.scored, *others)
     known = {name for c in comparisons for name in c.labels or {}}
     for name in by:
         if name not in known:
             raise UnknownNameError("--by", got=name, wanted=f"labels of the rows: {', '.join(sorted(known))}")
+    closed = [row for row in rows if row.concurrency is not None]
     return SpeedAccuracy(
         data="accuracy/data" if data is None else str(data),
         by=tuple(by),
         simulate=simulate,
-        comparisons=tuple(comparisons),
-        bare=tuple(bare),
-        left_out=tuple(_left_out(rows)) if leave_one_out else (),
+        comparisons=comparisons,
+        with_left_out=tuple(found.with_left_out),
+        bare=tuple(found.bare),
+        by_defaults=tuple(found.by_defaults),
+        left_out=tuple(left_out_of_the_fit(closed)) if leave_one_out else (),
         excluded=tuple(sorted(excluded.items(), key=lambda item: (-item[1], item[0]))),
-        rows=count,
+        constants=fitted_files(),
+        rows=len(rows) + len(others),
     )
 
 
@@ -188,111 +218,3 @@ def _files(data: str | Path | None) -> tuple[str | Path | None, str | Path | Non
     header = read_truth(data, ()) if str(data) != "-" else []
     is_table = bool(header) and "metric" in header[0].texts
     return (None, data) if is_table else (data, None)
-
-
-# ------------------------------------------------------------------------------------------------ served rows
-
-
-def _compared(row: ServingRow, excluded: Counter[str], *, simulate: bool) -> Iterator[Comparison]:
-    wanted = {"tpot_ms": (row.excluded_tpot, row.tpot_s), "ttft_ms": (row.excluded_ttft, row.ttft_s)}
-    for metric, (reason, _) in wanted.items():
-        if reason:
-            excluded[f"{metric}: {reason}"] += 1
-    scored = {metric: measured for metric, (reason, measured) in wanted.items() if not reason}
-    if not scored:
-        return
-    try:
-        case = case_of(row)
-        found = predict(case, simulate=simulate)
-    except RoofplanError as error:
-        for metric, measured in scored.items():
-            yield Comparison(row.id, metric, measured * _MS, None, str(error), _labels(row))
-        return
-    labels = _labels(row) | {"kind": _kind(case.deployment.model)}
-    for metric, measured in scored.items():
-        predicted, width = _of_metric(found, metric)
-        yield Comparison(
-            row.id,
-            metric,
-            measured * _MS,
-            predicted * _MS,
-            "",
-            labels,
-            predicted / width * _MS,
-            predicted * width * _MS,
-        )
-
-
-def _bare(row: ServingRow) -> Iterator[Comparison]:
-    if row.excluded_tpot or row.concurrency is None:
-        return
-    try:
-        found = predict(without_serving_constants(case_of(row)))
-    except RoofplanError:
-        return  # told with the others
-    yield Comparison(row.id, "tpot_ms", row.tpot_s * _MS, found.tpot_s * _MS, "", _labels(row))
-
-
-def _left_out(rows: Sequence[ServingRow]) -> Iterator[Comparison]:
-    from .fit import serving as fit
-
-    seen = fit.observations([row for row in rows if row.concurrency is not None])
-    constants = fit.published()
-    fitted = (constants, *fit.linearised(seen, constants, simulate=False))
-    for name, label_of in fit.LABELS.items():
-        for observation, error in zip(seen, fit.left_out(seen, fitted, seen, label_of, simulate=False), strict=True):
-            measured = observation.measured_s * _MS
-            labels = _labels(observation.row) | {"left_out": name, "kind": _kind(observation.case.deployment.model)}
-            yield Comparison(
-                observation.row.id, f"{observation.metric}_ms", measured, measured * math.exp(error), "", labels
-            )
-
-
-def _of_metric(found: Served, metric: str) -> tuple[float, float]:
-    return (found.tpot_s, found.width) if metric == "tpot_ms" else (found.ttft_s, found.first_token_width)
-
-
-def _labels(row: ServingRow) -> dict[str, str]:
-    how = "served" if row.request_rate is None else "rate"
-    return {**row.labels, "engine_version": row.version, "how": how, "precision": row.precision or UNSTATED}
-
-
-def _kind(model: Any) -> str:
-    """Dense, with routed experts, or with latent attention."""
-    from ..models.spec import LatentAttention, Moe
-
-    parts = [part for group in model.layers for part in (*group.attention, *group.mlp)]
-    if any(isinstance(part, LatentAttention) for part in parts):
-        return "latent attention"
-    return "experts" if any(isinstance(part, Moe) for part in parts) else "dense"
-
-
-# ------------------------------------------------------------------------------------------------ other rows
-
-
-def _of_runs(table: str | Path, excluded: Counter[str]) -> Iterator[Comparison]:
-    for row, rule in runs.read_run_rows(table):
-        if rule.how == "none":
-            excluded[rule.why] += 1
-        else:
-            yield _named(runs.compare_run(row, rule), {})
-
-
-def _count_unknown(table: str | Path, excluded: Counter[str]) -> None:
-    """Rows of series that no rule knows are not scored, and counted."""
-    for row in read_truth(table, runs.COLUMNS):
-        if runs.rule_of(row) is None and row.name.partition("-")[0] not in single_stream.SERIES:
-            excluded["a series that no rule knows (accuracy/runs.yaml)"] += 1
-
-
-def _of_streams(table: str | Path) -> Iterator[Comparison]:
-    for c in single_stream.compare(single_stream.read_runs(table)):
-        yield _named(c, {"how": "stream"})
-
-
-def _named(c: Comparison, more: Mapping[str, str]) -> Comparison:
-    """The labels of a table with one line for each figure, by the names of the served rows."""
-    labels = dict(c.labels or {})
-    precision = labels.get("weights_dtype") or UNSTATED
-    load = labels.get("batch_or_concurrency", "")
-    return replace(c, labels={**labels, "precision": precision, "concurrency": load, **more})

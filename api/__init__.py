@@ -14,6 +14,7 @@ from ..errors import DomainError, RoofplanError, UnknownNameError
 from ..hardware.spec import HardwareSpec
 from ..models.spec import ModelSpec
 from ..planner.sizing import SizeResult, size_deployment
+from ..quantities import parse_arrivals
 from .building import deployment
 from .caches import error_budget, kv
 from .options import Options, given
@@ -21,6 +22,7 @@ from .options import Options, given
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from ..planner.deployment import Deployment
     from ..planner.solve import Question
 
 Spec = TypeVar("Spec", ModelSpec, HardwareSpec)
@@ -33,6 +35,7 @@ def size(
     solve: str | None = None,
     from_log: str | PathLike[str] | None = None,
     sensitivity: bool = False,
+    rate: float | str | None = None,
     **options: Unpack[Options],
 ) -> SizeResult:
     """Size a model on devices: memory, capacity, latency, throughput, and what binds.
@@ -43,13 +46,14 @@ def size(
     from_log : a start-up log of an engine; its settings stand for those that are left out, and its parts are compared with the prediction
 
     sensitivity : also find which input moves the answer most
+    rate : requests per second that arrive at random, in place of ``concurrency``
 
     >>> size("llama-3.1-8b", "h100-sxm", prompt=4096, output=512, concurrency=64).fits
     True
     """
     question = _question(solve)
     if from_log is None:
-        built = deployment(_named(model, "MODEL"), _named(device, "HARDWARE"), **options)
+        built = _at_rate(deployment(_named(model, "MODEL"), _named(device, "HARDWARE"), **options), rate, options)
         return _with_sensitivities(size_deployment(built, question), wanted=sensitivity)
     from ..engines.startup_log import read_startup_log
     from ..planner.logged import compare_log
@@ -61,8 +65,23 @@ def size(
     said: Options = {**settings_of(log), **given(options)}
     built = deployment(_named(model, "MODEL"), _named(device, "HARDWARE"), **said)
     remarks = tuple(contradictions(log, built))
+    built = _at_rate(built, rate, options)
     sized = replace(size_deployment(built, question), logged=compare_log(built, log), remarks=remarks)
     return _with_sensitivities(sized, wanted=sensitivity)
+
+
+def _at_rate(built: Deployment, rate: float | str | None, options: Options) -> Deployment:
+    if rate is None:
+        return built
+    from ..planner.times import at_rate
+
+    if options.get("concurrency") is not None:
+        raise DomainError("--rate", got=f"{rate} beside --concurrency", wanted="one of them: the other follows from it")
+    if not built.hardware.has_rates:
+        raise DomainError(
+            "--rate", got=str(rate), wanted=f"a device whose rates are known, unlike {built.hardware.name}"
+        )
+    return at_rate(built, parse_arrivals(rate, "--rate"))
 
 
 def _with_sensitivities(sized: SizeResult, *, wanted: bool) -> SizeResult:

@@ -6,22 +6,21 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from .. import engines, hardware, specfiles
-from ..errors import DomainError, RoofplanError
+from .. import hardware, specfiles
+from ..errors import DomainError
 from ..planner.advice import Advice
 from ..planner.advice import advise as advise_deployment
-from ..planner.formats import main_class
 from ..planner.levers.situation import Choices, Neighbour
 from ..planner.memory import plan_memory
 from ..quantities import FRACTION, parse
-from .building import deployment
+from .building import deployment, sixteen_bits
+from .narrowing import GGUF_WEIGHTS, if_narrower, narrower_kv
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from os import PathLike
     from typing import Unpack
 
-    from ..engines.spec import NumberFormat
     from ..hardware.spec import HardwareSpec
     from ..models.spec import ModelSpec
     from ..planner.deployment import Deployment
@@ -37,11 +36,7 @@ _WEIGHTS: tuple[tuple[str, str | None, str | None], ...] = (
     ("int4-g128", None, None),
     ("nvfp4", "fp4", None),
 )
-_GGUF_WEIGHTS: tuple[tuple[str, str | None, str | None], ...] = (("q8_0", None, None), ("q4_k_m", None, None))
-_KV: tuple[tuple[str, str | None], ...] = (("fp8", None), ("nvfp4", "fp4"))
-_GGUF_KV: tuple[tuple[str, str | None], ...] = (("q8_0", None), ("q4_0", None))
 _SHARE = replace(FRACTION, zero=True)
-_NARROWER = 0.9  # share of the bits up to which a format is worth a look: other scales alone are not
 _NEAREST, _CHEAPEST = 6, 2
 
 
@@ -74,11 +69,12 @@ def advise(
     built = deployment(model, device, **options)
     choices = Choices(
         weights=tuple(_weights(built, options)),
-        kv=tuple(_kv(built)),
+        kv=tuple(narrower_kv(built)),
         devices=tuple(_devices(built)),
         kernels=None if built.kernels is None else hardware.kernels_of(built.hardware),
         prefix_hit=share,
         acceptance=kept,
+        sixteen_bits=sixteen_bits(built.formats),
     )
     return advise_deployment(built, choices, cast("Goal", goal))
 
@@ -93,28 +89,14 @@ def _share(value: float | str, what: str) -> float:
 
 def _weights(d: Deployment, options: Options) -> Iterator[Formats]:
     """Formats with fewer bits than the weights have, which the device multiplies."""
-    now = d.formats.weights[main_class(d.model)].bits_per_element
-    for name, arithmetic, activations in _GGUF_WEIGHTS if d.streams is not None else _WEIGHTS:
+    for name, arithmetic, activations in GGUF_WEIGHTS if d.streams is not None else _WEIGHTS:
         has_rate = arithmetic is None or d.hardware.peak.rate(arithmetic) is not None
         if not has_rate or (activations == "int8" and d.hardware.peak.rate("fp8") is not None):
             continue  # 8-bit activations are served in fp8 where the device has it
         changes: Options = {"weights": name} if activations is None else {"weights": name, "activations": activations}
-        try:
-            asked: Options = {**options, **changes}
-            formats = deployment(d.model, d.hardware, **asked).formats
-        except RoofplanError:  # a mixture of types that has no rules for this model
-            continue
-        if formats.weights[main_class(d.model)].bits_per_element < _NARROWER * now:
+        formats = if_narrower(d, {**options, **changes})
+        if formats is not None:
             yield formats
-
-
-def _kv(d: Deployment) -> Iterator[NumberFormat]:
-    """Cache formats with fewer bits than the cache has."""
-    for name, arithmetic in _GGUF_KV if d.streams is not None else _KV:
-        if arithmetic is None or d.hardware.peak.rate(arithmetic) is not None:
-            kv = engines.load_format(name)
-            if kv.bits_per_element < _NARROWER * d.formats.kv.bits_per_element:
-                yield kv
 
 
 def _devices(d: Deployment) -> Iterator[Neighbour]:

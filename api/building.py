@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, TypeVar
 
@@ -123,16 +124,17 @@ def _layout(model: ModelSpec, options: Options) -> Layout:
     pp = optional_count(options.get("pp"), "--pp")
     dp = optional_count(options.get("dp"), "--dp")
     ep = optional_count(options.get("ep"), "--ep") or 1
-    known = (tp or 1) * (pp or 1) * (dp or 1)
+    cp = optional_count(options.get("cp"), "--cp") or 1
+    known = (tp or 1) * (pp or 1) * (dp or 1) * cp
     if devices is not None and devices % known:
         raise LayoutError(
-            "layout", got=f"tp x pp x dp = {known}", wanted=f"a divisor of {devices}, the number of devices"
+            "layout", got=f"tp x pp x dp x cp = {known}", wanted=f"a divisor of {devices}, the number of devices"
         )
     if devices is not None and tp is None:
         tp = devices // known
     elif devices is not None and dp is None:
         dp = devices // known
-    layout = Layout(tp or 1, pp or 1, dp or 1, ep)
+    layout = Layout(tp or 1, pp or 1, dp or 1, ep, cp)
     try:
         check_layout(model, layout, devices)
     except LayoutError as error:
@@ -259,3 +261,9 @@ def _settings(options: Options) -> EngineSettings:
         0 if adapters is None else parse_count(adapters, "--max-loras"),
         EngineSettings().adapter_rank if rank is None else rank,
     )
+
+
+def sixteen_bits(formats: Formats) -> Formats:
+    """The same with weights and activations of 16 bits, as drafters are published that were trained for a target."""
+    bf16 = engines.load_format("bf16")
+    return replace(formats, name="bf16", weights=parse_weights("bf16", engines.load_format), activations=bf16)

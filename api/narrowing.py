@@ -24,26 +24,35 @@ _WEIGHTS: tuple[tuple[str, str | None, str | None], ...] = (
     ("nvfp4", "fp4", None),
     ("int4-g128", None, None),
 )
-_GGUF_WEIGHTS: tuple[tuple[str, str | None, str | None], ...] = (("q8_0", None, None), ("q4_k_m", None, None))
+GGUF_WEIGHTS: tuple[tuple[str, str | None, str | None], ...] = (("q8_0", None, None), ("q4_k_m", None, None))
 _KV: tuple[tuple[str, str | None], ...] = (("fp8", None), ("nvfp4", "fp4"))
 _GGUF_KV: tuple[tuple[str, str | None], ...] = (("q8_0", None), ("q4_0", None))
-_NARROWER = 0.9  # share of the bits up to which a format counts: other scales alone do not
+_NARROWER = 0.9  # share of the bits up to which a format is worth a look: other scales alone are not
 
 
 def narrower_weights(d: Deployment, options: Options) -> Iterator[Formats]:
     """Weight formats with fewer bits than those in use, the mildest first, of which the device has the arithmetic."""
     rate = d.hardware.peak.rate
-    now = d.formats.weights[main_class(d.model)].bits_per_element
-    for name, needed, better_with in _GGUF_WEIGHTS if d.streams is not None else _WEIGHTS:
+    for name, needed, better_with in GGUF_WEIGHTS if d.streams is not None else _WEIGHTS:
         if (needed and rate(needed) is None) or (better_with and rate(better_with) is not None):
             continue
-        changed: Options = {**options, "weights": name}
-        try:
-            formats = deployment(d.model, d.hardware, **changed).formats
-        except RoofplanError:  # a mixture of types that has no rules for this model
-            continue
-        if formats.weights[main_class(d.model)].bits_per_element < _NARROWER * now:
+        formats = if_narrower(d, {**options, "weights": name})
+        if formats is not None:
             yield formats
+
+
+def if_narrower(d: Deployment, options: Options) -> Formats | None:
+    """The formats of other options for the same model and device; None where its weights have no fewer bits, or there are no such ones."""
+    kind = main_class(d.model)
+    try:
+        formats = deployment(d.model, d.hardware, **options).formats
+    except RoofplanError:  # a mixture of types that has no rules for this model
+        return None
+    return (
+        formats
+        if formats.weights[kind].bits_per_element < _NARROWER * d.formats.weights[kind].bits_per_element
+        else None
+    )
 
 
 def narrower_kv(d: Deployment) -> Iterator[NumberFormat]:

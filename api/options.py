@@ -26,6 +26,7 @@ class Options(TypedDict, total=False):
     pp: Whole | None
     dp: Whole | None
     ep: Whole | None
+    cp: Whole | None
     weights: str | None
     kv: str | None
     activations: str | None

@@ -7,16 +7,14 @@ from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, get_args
 
-from .. import engines
 from ..errors import DomainError, LayoutError, UnknownNameError
 from ..planner.drafters import METHODS, of_cost, of_method, of_model, round_overhead
-from ..planner.formats import parse_weights
 from ..planner.given_acceptance import given_acceptance
 from ..planner.results import Notice
 from ..planner.speculation import Planned, SpeculationResult
 from ..planner.speculation_table import Timing, table_of
 from ..quantities import FRACTION, NUMBER, TIME, parse, parse_count, parse_tokens
-from .building import deployment
+from .building import deployment, sixteen_bits
 from .options import Options, Whole, optional_count, optional_text
 from .trials import TrialOptions, contradiction, read_pair, tried
 
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from ..models.spec import ModelSpec
     from ..planner.deployment import Deployment
     from ..planner.drafters import DraftPlan, Method
-    from ..planner.formats import Formats
     from ..planner.given_acceptance import GivenAcceptance
 
 Share = float | str
@@ -235,12 +232,6 @@ def _plan(
         layers=optional_count(drafts.get("draft_layers"), "--draft-layers"),
         vocabulary=optional_count(drafts.get("draft_vocabulary"), "--draft-vocabulary"),
     )
-
-
-def sixteen_bits(formats: Formats) -> Formats:
-    """The same with weights and activations of 16 bits, as drafters are published that were trained for a target."""
-    bf16 = engines.load_format("bf16")
-    return replace(formats, name="bf16", weights=parse_weights("bf16", engines.load_format), activations=bf16)
 
 
 def _of_draft(

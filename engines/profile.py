@@ -337,5 +337,19 @@ class EngineProfile:
     @property
     def is_newer_than_known(self) -> bool:
         """Whether it was asked for by a version later than the last one that it was compared with."""
-        asked, checked = parse_version(self.version), parse_version(self.checked_to)
-        return asked is not None and checked is not None and asked[: len(checked)] > checked
+        return _is_later(self.version, self.checked_to)
+
+    @property
+    def is_newer_than_compared(self) -> bool:
+        """Whether its version, asked for or its own, is later than the last one whose speed was compared."""
+        return _is_later(self.version or self.name.partition("@")[2], self.newest_compared)
+
+    @property
+    def newest_compared(self) -> str:
+        """The last version whose speed was compared; where that is not said, the last that was compared at all."""
+        return self.timing.compared_to or self.checked_to
+
+
+def _is_later(version: str, known: str) -> bool:
+    asked, checked = parse_version(version), parse_version(known)
+    return asked is not None and checked is not None and asked[: len(checked)] > checked

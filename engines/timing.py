@@ -28,6 +28,7 @@ class Timing:
     spread : 80 % of measured times per token lie within x/÷ this, of models and devices that it was compared with
     first_token_spread : what the queue adds to that for times to first token (the logarithms' squares add up)
     fitted_on : the models with which it was compared as a server under load
+    compared_to : the last version that was
     """
 
     host_per_step: Seconds
@@ -43,6 +44,7 @@ class Timing:
     spread: Number = 1.2
     first_token_spread: Number = 1.3
     fitted_on: tuple[str, ...] = ()
+    compared_to: str = ""
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
 
 

@@ -33,7 +33,7 @@ def activation_peak(d: Deployment, rows: int) -> ActivationPeak:
     See :class:`roofplan.engines.profile.Activations` for the form: T are the tokens computed at once, b_a the bytes of an activation.
     """
     how, hidden = d.engine.activations, d.model.hidden_size
-    width, tokens = d.formats.activation_bytes, d.step_tokens
+    width, tokens = d.formats.activation_bytes, divided(d.step_tokens, d.layout.cp)
     sampling = rows * d.model.vocab_size * (how.logit_bytes + how.logits * width)
     if rows:
         sampling += tokens * width * how.sampled_hidden * hidden + how.constant

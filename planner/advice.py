@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UnknownNameError
+from .drafters import round_overhead
 from .levers import LEVERS
 from .levers.outcomes import GOALS, RATES, Goal
 from .levers.situation import PAYS, Situation
@@ -83,6 +84,7 @@ class Advice(Answer):
             Assumption("prefix_hit", choices.prefix_hit, _PREFIX_SOURCE, "default"),
             Assumption("draft_acceptance", choices.acceptance, _DRAFT_SOURCE, "default"),
             Assumption("lookup_acceptance", LOOKUP_ACCEPTANCE, _LOOKUP_SOURCE, "derived"),
+            round_overhead(self.situation.deployment, None)[1],
             Assumption("output_lengths", "geometric", _LENGTH_SOURCE, "derived"),
         )
         return (*mine, *assumptions_of(self.situation.deployment, self.situation.plan))

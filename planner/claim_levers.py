@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .claim_text import Claim
     from .formats import Formats
     from .ranges import Range
+    from .speculative_steps import LargestBatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +217,7 @@ def by_speculation(machine: Machine, question: Question, drafting: Drafting, cla
     verify = verify_ratios(machine.nominal, k, batch, context, "whole")[-1]
     verify_reached = verify_ratios(machine.reached, k, batch, context)[-1]
     modelled = k * cost + verify
-    users, largest = machine.deployment.workload.concurrency, None
+    users, layout, largest = machine.deployment.workload.concurrency, machine.deployment.layout, None
     reasons: list[ClaimReason] = ["no_more_than_the_tokens_of_a_round"] if claim.value > tokens else []
     if drafting.round_s is not None and drafting.step_s is not None:
         roof = expected = speedup_of_times(tokens, drafting.round_s, drafting.step_s)
@@ -228,9 +229,12 @@ def by_speculation(machine: Machine, question: Question, drafting: Drafting, cla
         round_cost = k * cost + verify_reached
         if verify > NOTICED:
             reasons.append(drafts_fail(replace(question, most_drafts=k), machine, users))
-        largest = _break_even_batch(machine, question, drafting)
-        if largest is None or largest < users:
-            reasons.append("batch_above_break_even" if largest else "gains_at_no_batch")
+        found = _break_even_batch(machine, question, drafting)
+        largest = found.break_even
+        if found.batch is None:
+            reasons.append("gains_at_no_batch")
+        elif largest is not None and largest < batch:
+            reasons.append("batch_above_break_even")
     if tokens <= round_cost:
         reasons.append("round_costs_more_than_its_tokens")
     best = _best(machine, question, drafting, batch)
@@ -243,7 +247,7 @@ def by_speculation(machine: Machine, question: Question, drafting: Drafting, cla
         "beside_model_s": None if drafting.step_s is None else (round_cost - modelled) * drafting.step_s,
         "break_even_acceptance": break_even_acceptance(k, 0.0, round_cost),
         "best_drafts": None if best is None else float(best),
-        "break_even_users": None if largest is None else float(largest),
+        "break_even_users": None if largest is None else float(largest * layout.dp * layout.pp),
     }
     if not reasons:
         reasons.append("draft_cost_limits_the_gain")
@@ -258,8 +262,8 @@ def _best(machine: Machine, question: Question, drafting: Drafting, batch: float
     return drafted(machine.reached, asked, drafting.acceptance, batch, "operators").drafts
 
 
-def _break_even_batch(machine: Machine, question: Question, drafting: Drafting) -> int | None:
-    """Most users of a replica with whom these drafts still gain at the roof."""
+def _break_even_batch(machine: Machine, question: Question, drafting: Drafting) -> LargestBatch:
+    """The largest batch at which these drafts still gain at the roof, where there is an end of it."""
     from .speculative_steps import Drafter, break_even_batch
 
     drafter = Drafter(relative_cost=question.draft_cost)

@@ -224,7 +224,7 @@ def check_claim(
     kv: tuple[NumberFormat, ...] = (),
     kernels: Kernels | None = None,
 ) -> ClaimResult:
-    """Check a claim of a rate, a time or sequences in memory against a deployment; its workload's concurrency is the users.
+    """Check a claim of a rate, a time or sequences in memory against a deployment; its workload's concurrency is the users (formula F16).
 
     Parameters
     ----------

@@ -53,6 +53,7 @@ class Load:
         chunk: Amount = 0,
         past: Amount = 0,
         pieces: Amount = 1,
+        ranks: int = 1,
     ) -> None:
         self.decoders = decoders
         self.context = context
@@ -61,7 +62,7 @@ class Load:
         self.past = past
         self.pieces = pieces
         decoded = decoders * verify
-        self.tokens = decoded + chunk
+        self.tokens = decoded + chunk if ranks == 1 else decoded + chunk / ranks
         if all(type(amount) in _SCALARS for amount in (self.tokens, context, past, pieces)):
             self.lesser: Callable[[Amount, Amount], Amount] = min
             self.greater: Callable[[Amount, Amount], Amount] = max
@@ -331,7 +332,8 @@ class ActivationTraffic:
 class Collective:
     """``count`` exchanges between ``ranks``, each a latency and the bytes that one rank sends (formulas F12.1, F12.4).
 
-    ``message_bytes`` is what one token adds to the message of one exchange, by which measured times are tabulated.
+    ``message_bytes`` is what one token adds to the message of one exchange, by which measured times are tabulated. ``of`` says which tokens
+    count: all that the rank computes, those that decode, or all that prompts attend to.
     """
 
     name: str
@@ -340,14 +342,23 @@ class Collective:
     count: int
     bytes_per_token: float  # that one rank sends, of all exchanges together
     message_bytes: float
+    of: Literal["tokens", "decoded", "attended"] = "tokens"
     arithmetic: str = ""
 
     part: Part = "link"
     bottleneck: Bottleneck = "interconnect"
 
+    def amount(self, load: Load) -> Amount:
+        """The tokens that count."""
+        if self.of == "tokens":
+            return load.tokens
+        if self.of == "decoded":
+            return load.decoders * load.verify
+        return (load.pieces * load.past + load.chunk) * (load.chunk > 0)
+
     def cost(self, load: Load) -> Cost:
         """Bytes on the link."""
-        return 0, 0, 0, self.bytes_per_token * load.tokens
+        return 0, 0, 0, self.bytes_per_token * self.amount(load)
 
 
 Operator = (

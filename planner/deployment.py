@@ -20,11 +20,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Requests of ``prompt`` tokens that generate ``output`` tokens, ``concurrency`` of them at a time over all replicas."""
+    """Requests of ``prompt`` tokens that generate ``output`` tokens, ``concurrency`` of them at a time over all replicas.
+
+    ``rate``: requests per second that arrive at random over all replicas; ``concurrency`` is then what follows from it
+    (:func:`~roofplan.planner.times.at_rate`).
+    """
 
     prompt: int
     output: int
     concurrency: int = 1
+    rate: float | None = None
 
     @property
     def length(self) -> int:

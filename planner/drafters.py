@@ -173,10 +173,15 @@ def of_method(
             return _eagle_layer(replace(d, formats=sixteen_bits), vocabulary, overhead_s)
 
 
+def has_mtp_layer(model: ModelSpec) -> bool:
+    """Whether a model comes with a layer of its own that drafts (MTP)."""
+    return any(part.kind == "mtp" for part in (*model.parts, *model.checkpoint))
+
+
 def _heads(d: Deployment, vocabulary: int | None, overhead_s: float) -> DraftPlan:
     """A square block and a head for each draft."""
     model = replace(_with(d.model, LayerGroup(count=1, norms=0), 1, vocabulary), final_norms=0)
-    one = replace(d, model=model, layout=replace(d.layout, pp=1))
+    one = _on_its_ranks(d, model)
     nominal, reached = _drafters(one, overhead_s)
     if isinstance(reached.model, StepModel):
         reached = replace(reached, model=replace(reached.model, host=NO_HOST))
@@ -188,7 +193,7 @@ def _mtp_layer(d: Deployment, vocabulary: int | None, overhead_s: float) -> Draf
     model = d.model
     layer = _with(model, _last_layer(model), 2, vocabulary)
     plan = _one_layer(d, "mtp", layer, "one like the model's last", overhead_s, whole_head=vocabulary is not None)
-    if any(part.kind == "mtp" for part in model.parts) or any(stored.kind == "mtp" for stored in model.checkpoint):
+    if has_mtp_layer(model):
         return plan
     message = f"no MTP layer of {model.name} is known: one like its last layer is taken"
     return replace(plan, notices=(Notice("mtp_not_known", message),))
@@ -204,7 +209,7 @@ def _eagle_layer(d: Deployment, vocabulary: int | None, overhead_s: float) -> Dr
 def _one_layer(
     d: Deployment, method: Method, model: ModelSpec, taken: str, overhead_s: float, *, whole_head: bool
 ) -> DraftPlan:
-    draft = replace(d, model=model, layout=replace(d.layout, pp=1))
+    draft = _on_its_ranks(d, model)
     return DraftPlan(
         method,
         "MTP layer" if method == "mtp" else "EAGLE head",
@@ -215,6 +220,12 @@ def _one_layer(
     )
 
 
+def _on_its_ranks(d: Deployment, model: ModelSpec) -> Deployment:
+    """A part of the target as a drafter on each rank of one stage; without experts there is nothing that their ranks divide."""
+    experts = any(isinstance(part, Moe) for group in model.layers for part in group.mlp)
+    return replace(d, model=model, layout=replace(d.layout, pp=1, ep=d.layout.ep if experts else 1))
+
+
 def _drafters(draft: Deployment, overhead_s: float) -> tuple[Drafter, Drafter]:
     reached = cast("StepModel", reached_model(draft))
     return Drafter(StepModel.of(draft)), Drafter(reached, overhead_s=overhead_s)
@@ -223,7 +234,7 @@ def _drafters(draft: Deployment, overhead_s: float) -> tuple[Drafter, Drafter]:
 def _first_layers(d: Deployment, layers: int | None, overhead_s: float) -> DraftPlan:
     kept = max(1, d.model.num_layers // 2) if layers is None else layers
     domain.count("--draft-layers", kept, 1, d.model.num_layers)
-    draft = early_exit(replace(d, layout=replace(d.layout, pp=1)), kept)
+    draft = _on_its_ranks(d, early_exit(replace(d, layout=replace(d.layout, pp=1, ep=1)), kept).model)
     source = "half of the layers" if layers is None else "as given"
     return DraftPlan(
         "layer-skip",

@@ -77,13 +77,17 @@ def _parts(d: Deployment) -> Iterator[tuple[str, float]]:
             yield f"no kernels of the family of {d.hardware.name} were measured", spread.unmeasured_family
         elif d.hardware.name not in d.kernels.measured_on:
             yield f"{d.hardware.name} is not among the devices of its family that were measured", spread.new_device
-    ranks = d.layout.tp
-    if ranks > 1 and measured_exchange(d, d.kernels, "all_reduce", ranks) is None:
-        yield f"exchanges among {ranks} x {d.hardware.name} were not measured", spread.usual_exchange
+    tp, cp = d.layout.tp, d.layout.cp
+    if cp > 1 or (tp > 1 and measured_exchange(d, d.kernels, "all_reduce", tp) is None):
+        yield f"exchanges among {tp * cp} x {d.hardware.name} were not measured", spread.usual_exchange
     if not fitted:
         yield f"{d.engine.engine} was not compared with served requests", spread.new_engine
-    elif d.engine.is_newer_than_known:
-        yield f"{d.engine.engine} {d.engine.version} is newer than what was compared", spread.new_engine
+    elif d.engine.is_newer_than_compared:
+        newest = f"{d.engine.engine} {d.engine.newest_compared}"
+        yield (
+            f"{d.engine.version or d.engine.name} is newer than {newest}, the last that was compared",
+            spread.new_engine,
+        )
     if d.model.name not in fitted:
         if _is_uneven(d):
             yield f"{d.model.name}: experts or latent attention that were not compared", spread.new_experts

@@ -112,7 +112,8 @@ def _prefill_bound(r: SizeResult) -> Explanation:
         "work.prefill_whole_step_s",
         f"{show_time(work.prefill_whole_step_s)} for {show_count(d.workload.prompt)} tokens",
         "max(FLOP / peak, bytes / bandwidth) over the whole step (F6.1); FLOP = 2 per matrix parameter and token + causal attention",
-        f"{show_flop(work.prefill_flop)} in chunks of at most {show_count(d.max_batched_tokens)} tokens, divided by {d.layout.tp}"
+        f"{show_flop(work.prefill_flop)} in chunks of at most {show_count(d.max_batched_tokens)} tokens,"
+        f" divided by {d.layout.tp * d.layout.cp}"
         f" at {show_compute(d.hardware.peak.rate(r.intensity.arithmetic) or 0.0)} each where compute binds",
         binds=r.prefill_limit or "",
     )

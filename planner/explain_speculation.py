@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .ranges import Range
     from .speculation import Planned
     from .speculation_table import Choice, Row
+    from .speculative_steps import LargestBatch
 
 
 def explain_speculation(p: Planned) -> tuple[Explanation, ...]:
@@ -92,13 +93,25 @@ def _break_even(choice: Choice, row: Row) -> Explanation:
     value = "none: not even perfect acceptance" if choice.acceptance is None else f"{choice.acceptance:.4f}"
     if choice.acceptance is None and row.round_cost < row.k + 1:
         value = "not of one acceptance"
-    batch = "" if choice.most_batch is None else f"; up to a batch of {choice.most_batch:,}"
+    batch = "" if choice.most_batch is None else f"; up to batch: {where_it_ends(choice.most_batch)}"
     return Explanation(
         "break_even.acceptance",
         value + batch,
         "E(alpha, k) = cost of a round, solved for alpha (F11.5); the round may cost as many steps as it yields tokens",
         f"E(alpha, {row.k}) = {row.round_cost:.4f}",
     )
+
+
+_ENDS = {"step_budget": "the step holds", "memory": "memory holds", "search_end": "looked up to"}
+
+
+def where_it_ends(most: LargestBatch) -> str:
+    """The batch up to which drafts pay in words: a break-even, or that there is none and what limits the batch instead."""
+    if most.limit is not None:
+        return f"never stops to pay ({_ENDS[most.binds]} {show_count(most.limit)})"
+    if most.batch is not None:
+        return show_count(most.batch)
+    return "at none that memory holds" if most.binds == "memory" else "at none"
 
 
 def _memory(p: Planned, row: Row) -> Explanation:

@@ -10,6 +10,7 @@ from .parameters import stored_bytes
 
 if TYPE_CHECKING:
     from .deployment import Deployment
+    from .load import LoadState
     from .parameters import ParameterCount
     from .ranges import Range
 
@@ -45,7 +46,7 @@ class KvFigures:
 class LatencyFigures:
     """Seconds. ``ttft_s`` is at the asked concurrency with waiting and interference, ``ttft_alone_s`` on an idle server.
 
-    ``ttft_burst_s`` is the mean when all of them begin together, ``queue_s`` what the first two hold of waiting for memory.
+    ``ttft_burst_s`` is the mean when all of them begin together.
     ``tpot_s`` is None for an output of one token, which has no gap.
     """
 
@@ -55,6 +56,24 @@ class LatencyFigures:
     tpot_s: Range | None
     itl_s: Range
     e2e_s: Range
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFigures:
+    """Requests of a replica under load: those that run, of them those that decode, and those that wait for a place, ``queue_s`` each.
+
+    ``queue_s`` is a part of ``ttft_s``.
+    """
+
+    running: int
+    decoding: float
+    waiting: int
+    queue_s: float
+
+    @classmethod
+    def of(cls, load: LoadState) -> LoadFigures:
+        """Those of a state."""
+        return cls(load.running, load.decoding, load.waiting, load.queue_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ class CacheTerm:
     chunked : whether the window is that of chunks, which starts again, and not one that slides
     entry_bytes : bytes of one entry where an engine has a layout of its own for it, whatever the cache format
     share : share of the tokens that an eviction policy keeps
+    ranks : context-parallel ranks that divide the entries between them; the fullest one counts
     """
 
     label: str
@@ -58,6 +59,7 @@ class CacheTerm:
     chunked: bool = False
     entry_bytes: int | None = None
     share: float = 1.0
+    ranks: int = 1
 
     @property
     def grows(self) -> bool:
@@ -67,9 +69,9 @@ class CacheTerm:
     def entries(self, tokens: int) -> int:
         """Entries kept of a sequence of so many tokens."""
         if self.fixed is not None:
-            return self.fixed
+            return divided(self.fixed, self.ranks)
         kept = tokens if self.window is None else min(tokens, self.window)
-        return (kept if self.share == 1 else evicted_live_tokens(kept, self.share)) // self.every
+        return divided((kept if self.share == 1 else evicted_live_tokens(kept, self.share)) // self.every, self.ranks)
 
     def stored_elements(self, tokens: int) -> int:
         """Elements stored in all of its layers."""
@@ -131,9 +133,10 @@ class CacheLayout:
         period = max((term.every for term in growing), default=1)
         if any(term.share < 1 for term in growing):
             period *= _SHARED_PERIOD
-        own = sum(term.layers * (term.entry_bytes or 0) * (period // term.every) for term in growing)
+        period *= max((term.ranks for term in growing), default=1)
+        own = sum(term.layers * (term.entry_bytes or 0) * (period // term.every // term.ranks) for term in growing)
         elements = sum(
-            term.layers * term.elements * (period // term.every) * term.share
+            term.layers * term.elements * (period // term.every // term.ranks) * term.share
             for term in growing
             if term.entry_bytes is None
         )
@@ -236,7 +239,7 @@ def state_bytes(mixer: Mixer, tp: int = 1, unstated_bits: int = PLAIN_ENTRIES.st
 def cache_layout(
     model: ModelSpec, kv_format: NumberFormat, layout: Layout = SINGLE, entries: Entries = PLAIN_ENTRIES
 ) -> CacheLayout:
-    """Describe the cache of a model on one rank of a tensor-parallel group (pipeline stages are not cut here).
+    """Describe the cache of a model on one rank of a tensor- and context-parallel group (pipeline stages are not cut here).
 
     Groups that keep the same are joined.
     """
@@ -250,7 +253,7 @@ def cache_layout(
             for term in mixer_terms(mixer, 0, layout.tp, entries, kv_format.name):
                 terms[term] = terms.get(term, 0) + group.count
     return CacheLayout(
-        tuple(replace(term, layers=layers) for term, layers in terms.items()),
+        tuple(replace(term, layers=layers, ranks=layout.cp) for term, layers in terms.items()),
         tuple(StateTerm(layers, size) for size, layers in states.items()),
         kv_format,
     )

@@ -49,6 +49,7 @@ class Traffic:
     clients : requests in flight on one replica
     length_from : lengths are uniform between this share of the longest and the longest; one: all are equal
     waves : requests per client that are measured, the burst among them
+    prompt_variation, output_variation : squared coefficients of variation where lengths vary more: exp(sigma^2) - 1 of log-normal ones
     """
 
     prompt: float
@@ -56,6 +57,13 @@ class Traffic:
     clients: int
     length_from: float = 1.0
     waves: int = 10
+    prompt_variation: float = 0.0
+    output_variation: float = 0.0
+
+    @property
+    def context(self) -> float:
+        """Mean tokens of a sequence that decodes, S + G (1 + c^2) / 2: long outputs are met more often than short ones."""
+        return self.prompt + self.output * (1 + self.output_variation) / 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +125,9 @@ def closed_loop(server: Server, traffic: Traffic) -> LoadState:
     cycle = traffic.output * tpot + decode.prompt_s
     overhead = server.scheduling.request_overhead + server.scheduling.tokenise_per_token * traffic.prompt
     late = server.scheduling.output_lag * (tpot or step)
-    alone = _prompts_s(server, traffic.prompt, 1) + (step if server.scheduling.output_lag else 0.0)
+    alone = _prompts_s(server, traffic.prompt, 1)
+    if server.scheduling.output_lag:
+        alone += float(server.model.step_s(1.0, traffic.context))
     burst = per_prompt * filled * (math.ceil(running / filled) + 1) / 2
     wave = _Wave(server, traffic, running, decode, cycle, per_prompt, burst)
     waves = [burst, *(wave.ttft_s(number) for number in range(1, traffic.waves))]
@@ -177,7 +187,7 @@ def _decode(server: Server, traffic: Traffic, running: int, per_prompt_s: float)
     step are computed together in the next.
     """
     model, stages, gaps = server.model, server.stages, max(0.0, traffic.output - 1)
-    context, first = traffic.prompt + traffic.output / 2, server.scheduling.admission == "prefill_first"
+    context, first = traffic.context, server.scheduling.admission == "prefill_first"
     lockstep = _lockstep_s(server, traffic, running)
     # Requests end, and their clients send the next, at the ends of steps: so many come at once at least.
     at_once = (running - 1.0) / gaps if gaps else running - 1.0
@@ -326,7 +336,7 @@ def _batches(most: int) -> list[int]:
 
 def _saturated(server: Server, traffic: Traffic, batch: int) -> Saturated:
     decoders = max(1.0, batch / server.stages)
-    context = traffic.prompt + traffic.output / 2
+    context = traffic.context
     step = float(server.model.step_s(decoders, context))
     mixed = server.scheduling.admission != "prefill_first"
     # So many places are free at the end of a step, and their prompts are computed together.

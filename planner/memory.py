@@ -91,9 +91,10 @@ def by_ranks(table: tuple[BytesByRanks, ...], ranks: int) -> int:
 
 def _runtime_bytes(d: Deployment) -> int:
     pipeline = d.engine.pipeline_runtime
-    if pipeline is not None and d.layout.pp > 1 and d.layout.tp == 1:
+    ranks = d.layout.tp * d.layout.cp
+    if pipeline is not None and d.layout.pp > 1 and ranks == 1:
         return pipeline
-    return by_ranks(d.engine.runtime, d.layout.tp)
+    return by_ranks(d.engine.runtime, ranks)
 
 
 def share_by_ranks(budget: Budget, ranks: int) -> float:
@@ -139,7 +140,8 @@ def engine_cache(d: Deployment) -> CacheLayout | PagedCache:
     cache, paging = rank_cache(d), d.engine.paging
     if paging is None:
         return cache
-    return paged(cache, paging, d.settings.block or paging.block, d.step_tokens)
+    # A block of a context-parallel rank holds as many tokens as ever: those of the sequence that it stands for are more.
+    return paged(cache, paging, (d.settings.block or paging.block) * d.layout.cp, d.step_tokens)
 
 
 def _fullest_stage(d: Deployment) -> Iterator[LayerGroup]:
@@ -196,7 +198,7 @@ def _plan(d: Deployment, weights: int, per_sequence: int, *, samples: bool) -> M
     planned, cache = divide_memory(d.engine.budget, total, share, parts)
     if settings.kv_cache_bytes is not None:
         cache = settings.kv_cache_bytes
-    spare = total - by_ranks(d.engine.context, d.layout.tp) - sum(parts.values()) - max(0, cache)
+    spare = total - by_ranks(d.engine.context, d.layout.tp * d.layout.cp) - sum(parts.values()) - max(0, cache)
     return MemoryPlan(
         total,
         share,

@@ -63,7 +63,7 @@ def warnings_of(d: Deployment) -> list[Notice]:
     if limit is not None and longest > limit:
         message = f"{longest:,} tokens exceed the {limit:,} that {d.model.name} was published for"
         warnings.append(Notice("context_exceeds_model", message))
-    exchanging = max(d.layout.tp * d.layout.pp, d.layout.ep)
+    exchanging = max(d.layout.tp * d.layout.cp * d.layout.pp, d.layout.ep)
     if exchanging > 1 and d.hardware.link(exchanging) is None:
         message = f"no link between {exchanging} x {d.hardware.name} is known: exchanges are taken as free"
         warnings.append(Notice("interconnect_unknown", message))

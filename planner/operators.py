@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from ..models.spec import Attention, CompressedAttention, CrossAttention, LatentAttention, Moe, Recurrent
+from .context_parallel import merge_bytes
 from .costs import (
     ActivationTraffic,
     Collective,
@@ -61,13 +62,14 @@ def _all_operators(d: Deployment) -> Iterator[Operator]:
         yield _norm(d, layer.count * layer.norms)
         yield ActivationTraffic("passes", "layer", layer.count * d.model.hidden_size * activation)
         yield from _all_reduces(d, layer)
+        yield from _context_exchanges(d, layer)
     yield _norm(d, d.model.final_norms)
     yield from _other_weights(d)
     yield _gemm(d, head_matrix(d.model, d.layout), 1, "logits")
     if d.layout.pp > 1:
         hops = d.layout.pp - 1
         message = d.model.hidden_size * activation
-        yield Collective("stage hop", "send", d.layout.tp * d.layout.pp, hops, hops * message, message)
+        yield Collective("stage hop", "send", d.layout.tp * d.layout.cp * d.layout.pp, hops, hops * message, message)
 
 
 def _gemm(d: Deployment, matrix: Matrix, layers: int, rows: Literal["tokens", "logits"] = "tokens") -> Gemm:
@@ -155,11 +157,14 @@ def _chooses_entries(mixer: Mixer) -> bool:
 def _scores(
     d: Deployment, layer: LayerGroup, mixer: Mixer, phase: Literal["decode", "prefill"], arithmetic: str
 ) -> Iterator[Operator]:
-    kv, activation, tp, layers = d.formats.kv.bytes_per_element, d.formats.activation_bytes, d.layout.tp, layer.count
+    activation, tp, layers = d.formats.activation_bytes, d.layout.tp, layer.count
+    # Known to be inexact: what the others of a context group send of a prompt is not counted as read again from memory.
+    share = 1 / d.layout.cp
+    kv, queries = d.formats.kv.bytes_per_element * share, share if phase == "prefill" else 1
     terms = mixer_terms(mixer, layers, tp)
     if isinstance(mixer, LatentAttention):
         yield _latent_scores(d, layers, mixer, phase, arithmetic, terms[0])
-        yield from _index_scores(mixer.indexer, layers, phase, arithmetic, kv)
+        yield from _index_scores(mixer.indexer, layers, phase, arithmetic, kv, share)
         return
     heads, width = _query_heads(mixer, tp)
     indexer = mixer.indexer if isinstance(mixer, (Attention, CompressedAttention)) else None
@@ -170,9 +175,9 @@ def _scores(
             f"attention {phase}",
             arithmetic,
             phase,
-            2.0 * layers * heads * width,
+            2.0 * layers * heads * width * share,
             layers * (term.elements - key) * kv,
-            layers * heads * width * activation if position == 0 else 0,
+            layers * heads * width * activation * queries if position == 0 else 0,
             cap=min(term.window or math.inf, term.reads * term.every if term.reads else math.inf),
             kept=term.window or math.inf,
             # A prompt attends to all of its tokens before any of them is evicted.
@@ -181,7 +186,7 @@ def _scores(
             launches=layers if position == 0 else 0,
         )
     every = mixer.ratio if isinstance(mixer, CompressedAttention) else 1
-    yield from _index_scores(indexer, layers, phase, arithmetic, kv, every)
+    yield from _index_scores(indexer, layers, phase, arithmetic, kv, share, every)
 
 
 def _index_scores(
@@ -190,11 +195,12 @@ def _index_scores(
     phase: Literal["decode", "prefill"],
     arithmetic: str,
     kv: float,
+    share: float,
     every: int = 1,
 ) -> Iterator[Scores]:
     """Scores of an indexer over the keys of all tokens (formula F2.9); the choice itself is not counted."""
     if indexer is not None and not indexer.shared:
-        flop = 2.0 * layers * indexer.num_heads * indexer.head_dim
+        flop = 2.0 * layers * indexer.num_heads * indexer.head_dim * share
         yield Scores(f"index {phase}", arithmetic, phase, flop, layers * indexer.head_dim * kv, 0, every=every)
 
 
@@ -219,17 +225,17 @@ def _latent_scores(
     heads = mixer.num_heads // d.layout.tp
     expanded = mixer.qk_nope_head_dim + mixer.qk_rope_head_dim + mixer.v_head_dim
     rate = d.hardware.peak.rate(arithmetic)
-    activation = d.formats.activation_bytes
+    activation, share = d.formats.activation_bytes, 1 / d.layout.cp
     return LatentScores(
         f"attention {phase}",
         arithmetic,
         phase,
-        2.0 * layers * heads * (2 * mixer.kv_lora_rank + mixer.qk_rope_head_dim),
-        2.0 * layers * heads * expanded,
-        2.0 * layers * mixer.kv_lora_rank * heads * (mixer.qk_nope_head_dim + mixer.v_head_dim),
-        2.0 * layers * heads * expanded * activation,
-        layers * term.elements * d.formats.kv.bytes_per_element,
-        layers * heads * expanded * activation,
+        2.0 * layers * heads * (2 * mixer.kv_lora_rank + mixer.qk_rope_head_dim) * share,
+        2.0 * layers * heads * expanded * share,
+        2.0 * layers * mixer.kv_lora_rank * heads * (mixer.qk_nope_head_dim + mixer.v_head_dim) * share,
+        2.0 * layers * heads * expanded * activation * share,
+        layers * term.elements * d.formats.kv.bytes_per_element * share,
+        layers * heads * expanded * activation * (share if phase == "prefill" else 1),
         term.reads or math.inf,
         1 / (rate or math.inf),
         1 / d.hardware.memory.bandwidth,
@@ -278,6 +284,25 @@ def _all_reduces(d: Deployment, layer: LayerGroup) -> Iterator[Collective]:
                 yield Collective("all-to-all", "alltoall", d.layout.ep, 2 * layer.count, layer.count * sent, routed)
 
 
+def _context_exchanges(d: Deployment, layer: LayerGroup) -> Iterator[Collective]:
+    """Ranks that divide the tokens: keys and values of prompts go once round the ring, partial outputs of decoding are merged (F12.6)."""
+    cp, tp, layers = d.layout.cp, d.layout.tp, layer.count
+    if cp == 1:
+        return
+    for mixer in layer.attention:
+        entry = (
+            sum(term.elements / term.every for term in mixer_terms(mixer, layers, tp)) * d.formats.kv.bytes_per_element
+        )
+        sent = layers * all_to_all_bytes(entry, cp)
+        yield Collective("context ring", "send", cp, layers * (cp - 1), sent, entry / cp, of="attended")
+        if isinstance(mixer, LatentAttention):
+            heads, width = mixer.num_heads // tp, mixer.kv_lora_rank
+        else:
+            heads, width = _query_heads(mixer, tp)[0], _query_heads(mixer, tp)[1] // 2
+        merged = merge_bytes(1, heads, width, cp, d.formats.activation_bytes)
+        yield Collective("context merge", "alltoall", cp, layers, layers * merged, merged, of="decoded")
+
+
 def _merge_key(operator: Operator) -> object:
     """Operators are joined when their costs add up: same name and arithmetic, and the same shape of their dependence on the load."""
     shape: tuple[object, ...] = ()
@@ -290,6 +315,8 @@ def _merge_key(operator: Operator) -> object:
         shape = (operator.share, operator.replicas, operator.flop_per_row)
     elif isinstance(operator, Gemm):
         shape = (operator.rows, operator.flop_per_row / operator.weight_bytes, _gemm_shape(operator))
+    elif isinstance(operator, Collective):
+        shape = (operator.of, operator.message_bytes)
     return (type(operator), operator.name, operator.arithmetic, *shape)
 
 

@@ -218,7 +218,7 @@ def _kinds(cache: CacheLayout) -> Iterator[_Kind]:
     for term in cache.terms:
         if term.stored:
             # Known to be inexact: of a cache that evicts, blocks of all tokens are counted, each with the bytes of the share that is kept.
-            token_bytes = cache.entry_bytes(term) / term.every * term.share
+            token_bytes = cache.entry_bytes(term) / (term.every * term.ranks) * term.share
             yield _Kind(term.label, term.layers, token_bytes, term.window, term.chunked, fixed_tokens=term.fixed)
     for state in cache.states:
         yield _Kind("states", state.layers, fixed_bytes=state.bytes)

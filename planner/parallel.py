@@ -1,7 +1,9 @@
-"""How a model is divided over devices: tensor, pipeline, data and expert parallelism, and what one rank holds.
+"""How a model is divided over devices: tensor, pipeline, data, context and expert parallelism, and what one rank holds.
 
-``devices = tp x pp x dp``. Experts are divided over a group of ``ep`` ranks inside the ``tp x dp`` ranks of a stage: with ``ep <= tp`` the
-experts are spread inside one replica (and each is cut ``tp / ep`` ways), with ``ep > tp`` over ``ep / tp`` replicas that then work in step.
+``devices = tp x pp x dp x cp``. The ``cp`` ranks of a context group hold the same weights and divide the tokens of each sequence: those of
+a prompt while it is computed, and those of its cache (:mod:`.context_parallel`). Experts are divided over a group of ``ep`` ranks inside
+the ``tp x dp`` ranks of a stage: with ``ep <= tp`` the experts are spread inside one replica (and each is cut ``tp / ep`` ways), with ``ep >
+tp`` over ``ep / tp`` replicas that then work in step.
 """
 
 from __future__ import annotations
@@ -24,11 +26,12 @@ class Layout:
     pp: int = 1
     dp: int = 1
     ep: int = 1
+    cp: int = 1
 
     @property
     def devices(self) -> int:
         """Number of devices."""
-        return self.tp * self.pp * self.dp
+        return self.tp * self.pp * self.dp * self.cp
 
     @property
     def expert_cut(self) -> int:
@@ -42,7 +45,7 @@ class Layout:
 
     def __str__(self) -> str:
         """Name the sizes that are not one: ``tp 4, pp 2``."""
-        named = [f"{name} {size}" for name in ("tp", "pp", "dp", "ep") if (size := getattr(self, name)) > 1]
+        named = [f"{name} {size}" for name in ("tp", "pp", "dp", "cp", "ep") if (size := getattr(self, name)) > 1]
         return ", ".join(named) or "one device"
 
 
@@ -67,11 +70,12 @@ def check_layout(model: ModelSpec, layout: Layout, devices: int | None = None) -
 
     Raises
     ------
-    LayoutError : when tp x pp x dp is not the number of devices, a stage would be empty, heads do not divide, or the expert group does
-        not fit the ranks or the experts
+    LayoutError : when tp x pp x dp x cp is not the number of devices, a stage would be empty, heads do not divide, tokens of a recurrent
+        layer would be divided, or the expert group does not fit the ranks or the experts
     """
     if devices is not None and layout.devices != devices:
-        got = f"tp {layout.tp} x pp {layout.pp} x dp {layout.dp} = {layout.devices}"
+        context = f" x cp {layout.cp}" if layout.cp > 1 else ""
+        got = f"tp {layout.tp} x pp {layout.pp} x dp {layout.dp}{context} = {layout.devices}"
         raise LayoutError("layout", got=got, wanted=f"a product of {devices}, the number of devices")
     if layout.pp > model.num_layers:
         raise LayoutError("--pp", got=layout.pp, wanted=f"at most {model.num_layers}, the number of layers")
@@ -81,6 +85,10 @@ def check_layout(model: ModelSpec, layout: Layout, devices: int | None = None) -
             raise LayoutError(
                 "--tp", got=layout.tp, wanted=f"a divisor of the {heads} heads of {model.name}", hint=hint
             )
+    recurrent = any(isinstance(mixer, Recurrent) for group in model.layers for mixer in group.attention)
+    if layout.cp > 1 and recurrent:
+        wanted = f"1: tokens of the recurrent layers of {model.name} follow one another"
+        raise LayoutError("--cp", got=layout.cp, wanted=wanted)
     _check_experts(model, layout)
 
 

@@ -11,6 +11,7 @@ from .figures import (
     IntensityFigures,
     KvFigures,
     LatencyFigures,
+    LoadFigures,
     ModelFigures,
     RankFigures,
     ThroughputFigures,
@@ -27,7 +28,7 @@ from .reached import reached_model
 from .remedies import remedies
 from .results import Answer, Assumption, Explanation, Notice
 from .step import StepModel
-from .times import times_of
+from .times import most_requests_per_s, times_of
 
 if TYPE_CHECKING:
     from .deployment import Deployment
@@ -94,7 +95,20 @@ class SizeResult(Answer):
     @property
     def warnings(self) -> tuple[Notice, ...]:
         """What the user should know about this answer."""
-        return (*warnings_of(self.deployment), *overcommitted(self.memory), *self.remarks)
+        unsustained = () if self.keeps_up is not False else (self._unsustained,)
+        return (*warnings_of(self.deployment), *overcommitted(self.memory), *unsustained, *self.remarks)
+
+    @property
+    def keeps_up(self) -> bool | None:
+        """Whether requests are served as fast as they arrive; None where no rate was given, or no time is known."""
+        rate = self.deployment.workload.rate
+        return None if rate is None or self.times is None else most_requests_per_s(self.deployment) > rate
+
+    @property
+    def _unsustained(self) -> Notice:
+        rate, most = self.deployment.workload.rate, most_requests_per_s(self.deployment)
+        message = f"{rate:g} requests/s arrive and {most:.3g} are served: the queue grows without end; times are those of a full server"
+        return Notice("rate_unsustainable", message)
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
@@ -139,6 +153,7 @@ class SizeResult(Answer):
             },
             "latency": self._timed(LatencyFigures, self.times.latency if self.times else None),
             "throughput": self._timed(ThroughputFigures, self.times.throughput if self.times else None),
+            "load": None if self.times is None else LoadFigures.of(self.times.load),
             "intensity": self.intensity,
             "work": self.work,
             "bottleneck": {"prefill": self.prefill_limit, "decode": self.decode_limit},
@@ -186,12 +201,14 @@ def deployment_inputs(d: Deployment) -> dict[str, Any]:
         "pp": d.layout.pp,
         "dp": d.layout.dp,
         "ep": d.layout.ep,
+        "cp": d.layout.cp,
         "weights": d.formats.name,
         "kv": d.formats.kv.name,
         "activations": d.formats.activations.name,
         "prompt": d.workload.prompt,
         "output": d.workload.output,
         "concurrency": d.workload.concurrency,
+        "rate": d.workload.rate,
         "max_model_len": d.max_model_len,
         "max_num_batched_tokens": d.settings.max_batched_tokens,
         "max_num_seqs": d.settings.max_num_seqs,

@@ -284,8 +284,18 @@ def _break_even(choice: Choice) -> dict[str, Any]:
         "acceptance": choice.acceptance,
         "acceptance_reason": _why_none(choice) if choice.acceptance is None else None,
         "round_cost": None if row is None else row.expected_tokens,
-        "batch": choice.most_batch,
+        **_break_even_batch(choice),
     }
+
+
+def _break_even_batch(choice: Choice) -> dict[str, Any]:
+    """The batch above which drafts gain nothing; where there is none the reason, and what they still gain at as ``batch_limit``."""
+    most = choice.most_batch
+    if most is None:
+        reason: str | None = "no_room_in_step" if choice.nearest is None else "only_of_chains"
+        return {"batch": None, "batch_reason": reason, "batch_limit": None}
+    reason = None if most.break_even else "gains_at_no_batch" if most.binds == "break_even" else most.binds
+    return {"batch": most.break_even, "batch_reason": reason, "batch_limit": most.limit}
 
 
 def _why_none(choice: Choice) -> str:

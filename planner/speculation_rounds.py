@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .given_acceptance import GivenAcceptance
-    from .speculative_steps import Drafter, Speculation
+    from .speculative_steps import Drafter, LargestBatch, Speculation
     from .step import Grouping
 
 PLAIN = DraftRound(0, 0, 1.0)  # a step without drafts
-MOST_BATCH, _MOST_STREAMS = 4096, 256  # batches that are looked at; fewer where each is timed on its own
+_MOST_BATCH, _MOST_STREAMS = 4096, 256  # batches that are looked at; fewer where each is timed on its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +97,14 @@ class Rounds:
             output_tokens_per_s=found.output_tokens_per_s,
         )
 
-    def most_batch(self, steps: Steps, row: Speculation) -> int | None:
-        """Largest batch at which so many drafts pay; None where they pay at none, or for trees and look-ups, of which it is not asked.
+    def most_batch(self, steps: Steps, row: Speculation, places: int) -> LargestBatch | None:
+        """Largest batch at which so many drafts pay, and what ends it; None for trees and look-ups, of which it is not asked.
 
-        An answer of 4096 (256 on engines that launch layer by layer) says that no limit was met.
+        Up to 4096 are looked at, 256 on engines that launch layer by layer; memory holds ``places`` in a step.
         """
         if row.passes != row.drafts or self.hit_rate is not None:
             return None
-        most = MOST_BATCH if isinstance(steps.target, StepModel) else _MOST_STREAMS
+        most = _MOST_BATCH if isinstance(steps.target, StepModel) else _MOST_STREAMS
         return break_even_batch(
             steps.target,
             steps.drafter,
@@ -112,6 +112,7 @@ class Rounds:
             row.drafts,
             self.context,
             max_batched_tokens=self.budget,
+            places=places,
             most=most,
             grouping=steps.grouping,
         )

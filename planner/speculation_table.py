@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Literal, cast
 from ..errors import DomainError
 from .acceptance import alpha_from_tokens
 from .costs import Load
+from .draft_memory import draft_memory, held_with_drafts
 from .evidence import evidence_of
-from .memory import plan_memory, rank_cache
+from .memory import plan_memory
 from .parallel import divided
 from .ranges import Range
 from .reached import reached_model
 from .speculation_rounds import PLAIN, Rounds, Steps, pays
-from .speculative import speculation_memory
 from .speculative_steps import best_by_batch
 from .step import StepModel
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .drafters import DraftPlan
     from .given_acceptance import GivenAcceptance
     from .speculative import SpeculationMemory
-    from .speculative_steps import Speculation
+    from .speculative_steps import LargestBatch, Speculation
     from .step import Grouping
 
 Timing = Literal["reached", "roofline", "two-part"]
@@ -98,7 +98,7 @@ class Choice:
 
     ``nearest`` is the row with the largest speed-up that a step has room for, None where it has room for none. ``acceptance`` is the
     independent acceptance above which that many drafts pay (None: not even perfect acceptance, or a tree or look-ups, which have none),
-    ``most_batch`` the largest batch of a replica at which they do (None: at none, or not asked).
+    ``most_batch`` the largest batch of a replica at which they do, and what ends it (None: not asked).
     """
 
     concurrency: int
@@ -107,7 +107,7 @@ class Choice:
     speedup: float
     nearest: Row | None
     acceptance: float | None
-    most_batch: int | None
+    most_batch: LargestBatch | None
     reason: Reason | None
 
 
@@ -230,15 +230,8 @@ class _Maker:
 
     def memory(self, count: int, drafts: int, passes: int) -> SpeculationMemory:
         """What speculation takes on the fullest device (formula F11.11)."""
-        d, plan = self.deployment, self.plan
-        return speculation_memory(
-            rank_cache(d),
-            drafts,
-            _at(d, count).sequences_per_replica,
-            d.workload.length,
-            draft_weights_bytes=plan.weights_bytes + passes * plan.head_bytes,
-            draft=plan.cache,
-        )
+        sequences = _at(self.deployment, count).sequences_per_replica
+        return draft_memory(self.deployment, self.plan, drafts, passes, sequences)
 
     def choice(self, rows: Sequence[Row], times: Sequence[Speculation]) -> Choice:
         first = times[0]
@@ -251,8 +244,9 @@ class _Maker:
         if nearest is None:
             return Choice(count, first.batch, 0, 1.0, None, None, None, "no_room_in_step")
         timed = next(row for row in times if row.drafts == nearest.k)
-        most = self.asked.most_batch(self.steps, timed)
-        reason = None if pays(best) else self.reason(nearest, most)
+        held = held_with_drafts(self.deployment, self.plan, timed.drafts, timed.passes)
+        most = self.asked.most_batch(self.steps, timed, held)
+        reason = None if pays(best) else self.reason(nearest, None if most is None else most.break_even)
         return Choice(count, first.batch, best.drafts, best.speedup, nearest, self.acceptance(nearest), most, reason)
 
     def acceptance(self, row: Row) -> float | None:
@@ -261,7 +255,7 @@ class _Maker:
             return None
         return alpha_from_tokens(max(1.0, row.round_cost), row.k)
 
-    def reason(self, row: Row, most_batch: int | None) -> Reason:
+    def reason(self, row: Row, break_even: int | None) -> Reason:
         """What stands in the way: the largest cost of a round beside the step that is needed anyway."""
         verifying = row.verify_ratio - 1
         costs = {"draft_too_expensive": row.draft_cost, "fixed_cost_per_round": row.fixed_cost, "": verifying}
@@ -276,6 +270,6 @@ class _Maker:
             return "experts_multiply"
         return (
             "batch_above_break_even"
-            if most_batch is not None and most_batch < row.batch
+            if break_even is not None and break_even < row.batch
             else "verification_too_expensive"
         )

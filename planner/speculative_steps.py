@@ -12,7 +12,7 @@ drafts were kept, and the k tokens by which the context grows within a round.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ..errors import DomainError
 from . import domain
@@ -45,7 +45,7 @@ def verify_ratio(
     ------
     DomainError : unless batch and context are above zero and drafts not negative, or for a grouping that there is not
     """
-    _check_load(batch, drafts, context, grouping)
+    batch, drafts, context = _checked_load(batch, drafts, context, grouping)
     plain = target.step_s(batch, context, grouping=grouping)
     verify = target.step_s(batch, context, verify=drafts + 1, grouping=grouping)
     return _quotient("verify_ratio", verify, plain)
@@ -60,16 +60,19 @@ def relative_draft_cost(
     ------
     DomainError : unless batch and context are above zero, or for a grouping that there is not
     """
-    _check_load(batch, 0, context, grouping)
+    batch, _, context = _checked_load(batch, 0, context, grouping)
     own, plain = (model.step_s(batch, context, grouping=grouping) for model in (draft, target))
     return _quotient("relative_draft_cost", own, plain)
 
 
-def _check_load(batch: Amount, drafts: Amount, context: Amount, grouping: Grouping) -> None:
-    domain.amounts("batch", batch, domain.positive)
-    domain.amounts("context", context, domain.positive)
-    domain.amounts("drafts", drafts, domain.not_negative)
+def _checked_load(batch: Amount, drafts: Amount, context: Amount, grouping: Grouping) -> tuple[Amount, Amount, Amount]:
+    """The arguments as they are, but for whole numbers beyond 64 bits, which become floats: what follows then is infinite, and refused."""
     domain.grouping(grouping)
+    return (
+        domain.amounts("batch", batch, domain.positive),
+        domain.amounts("drafts", drafts, domain.not_negative),
+        domain.amounts("context", context, domain.positive),
+    )
 
 
 def _quotient(what: str, one_s: Amount, other_s: Amount) -> Amount:
@@ -263,6 +266,34 @@ def best_by_batch(table: Iterable[Speculation]) -> tuple[Speculation, ...]:
     return tuple(rows[first_best(row.speedup for row in rows)] for rows in by_batch.values())
 
 
+Binds = Literal["break_even", "step_budget", "memory", "search_end"]
+
+
+@dataclass(frozen=True, slots=True)
+class LargestBatch:
+    """The largest batch at which drafts gain, of those that there can be, and what ends it.
+
+    Parameters
+    ----------
+    batch : None where drafts gain at none that was looked at
+    binds : ``break_even``: a larger batch gains nothing; else the drafts still gain at ``batch``, which is the largest that a step has
+        room for, that memory holds, or that was looked at. Of a batch that is None: why, by the same words
+    """
+
+    batch: int | None
+    binds: Binds
+
+    @property
+    def break_even(self) -> int | None:
+        """The batch above which drafts gain nothing; None where there is no such one, or where they never gain."""
+        return self.batch if self.binds == "break_even" else None
+
+    @property
+    def limit(self) -> int | None:
+        """The batch at which drafts still gain though there is no larger one; None where they stop to gain before, or never do."""
+        return None if self.binds == "break_even" else self.batch
+
+
 def break_even_batch(
     target: StepModel,
     drafter: Drafter,
@@ -271,18 +302,22 @@ def break_even_batch(
     context: float,
     *,
     max_batched_tokens: int | None = None,
+    places: int | None = None,
     most: int = _MOST_SEQUENCES,
     grouping: Grouping = "operators",
-) -> int | None:
-    """Largest batch at which k drafts still gain, E t_plain > t_round (formula F11.6); None where they gain at none up to ``most``.
+) -> LargestBatch:
+    """Largest batch at which k drafts still gain, E t_plain > t_round (formula F11.6), and what ends it.
 
-    All batches are looked at: with experts a middle batch can gain where a small one, which touches more experts per token, does not.
-    An answer equal to ``most`` says that no limit was met.
+    Where v(B) stays below E - k c_d no batch breaks even: the answer is then the largest that there can be, and says what limits it, of
+    several the tightest. All batches are looked at: with experts a middle batch can gain where a small one, which touches more experts per
+    token, does not.
 
     Parameters
     ----------
     tokens : E, mean tokens per round
     max_batched_tokens : most tokens of a step; batches that exceed it are not looked at
+    places : sequences of a step that memory holds; a break-even beyond them is one, but without one they are what ends it
+    most : the largest batch that is looked at
 
     Raises
     ------
@@ -294,14 +329,28 @@ def break_even_batch(
     domain.tokens_per_round(tokens, domain.drafts(drafts, 1))
     domain.positive("context", context)
     domain.grouping(grouping)
-    last = domain.count("most", most, 1, _MOST_BATCH)
+    ends: dict[Binds, int] = {"search_end": domain.count("most", most, 1, _MOST_BATCH)}
     if max_batched_tokens is not None:
-        last = min(last, domain.count("max_batched_tokens", max_batched_tokens) // (drafts + 1))
+        ends["step_budget"] = domain.count("max_batched_tokens", max_batched_tokens) // (drafts + 1)
+    binds = min(ends, key=lambda name: ends[name])
+    last = ends[binds]
+    held = last if places is None else domain.count("places", places, 0)
     if not last:
-        return None
+        return LargestBatch(None, "step_budget")
     plain, _, whole = _times(target, drafter, (drafts, drafts), np.arange(1.0, last + 1), context, grouping)
     gains = np.flatnonzero(tokens * plain > whole * (1 + TIE))
-    return int(gains[-1]) + 1 if gains.size else None
+    if not gains.size:
+        return LargestBatch(None, "break_even")
+    batch = int(gains[-1]) + 1
+    if batch < last:
+        return LargestBatch(batch, "break_even")
+    if held >= last:
+        return LargestBatch(batch, binds)
+    within = gains[gains < held]
+    if not within.size:
+        return LargestBatch(None, "memory")
+    batch = int(within[-1]) + 1
+    return LargestBatch(batch, "memory" if batch == held else "break_even")
 
 
 # ------------------------------------------------------------------------------------------------ experts

@@ -83,6 +83,7 @@ class StepModel:
     times: tuple[OperatorTime, ...]  # of each operator, at an efficiency of one
     efficiency: Efficiency = NOMINAL
     host: Host = NO_HOST
+    context_ranks: int = 1  # that divide the tokens of prompts between them
     _shared: tuple[_Entry, ...] = field(init=False, repr=False)
     _decoding: tuple[_Entry, ...] = field(init=False, repr=False)
     _prompts: tuple[tuple[_Entry, float], ...] = field(init=False, repr=False)
@@ -121,7 +122,8 @@ class StepModel:
         SpecError : when the device has no rate for an arithmetic type that is needed
         """
         operators = build_operators(deployment)
-        return cls(operators, tuple(nominal_time(deployment, operator) for operator in operators), efficiency)
+        times = tuple(nominal_time(deployment, operator) for operator in operators)
+        return cls(operators, times, efficiency, context_ranks=deployment.layout.cp)
 
     @classmethod
     def reached(cls, deployment: Deployment) -> StepModel:
@@ -137,7 +139,8 @@ class StepModel:
             raise DomainError("kernels", got="none", wanted="a deployment with the kernels of its device")
         operators = build_operators(deployment)
         host = Host(timing.host_per_step, timing.host_per_sequence, deployment.prompt_floor_s)
-        return cls(operators, tuple(reached_time(deployment, kernels, operator) for operator in operators), host=host)
+        times = tuple(reached_time(deployment, kernels, operator) for operator in operators)
+        return cls(operators, times, host=host, context_ranks=deployment.layout.cp)
 
     def at(self, efficiency: Efficiency) -> StepModel:
         """Give the same model at other efficiencies."""
@@ -164,7 +167,7 @@ class StepModel:
         pieces : prompts of which the chunk holds equal parts
         grouping : which bound (see the module)
         """
-        load = Load(decoders, context, verify, chunk, past, pieces)
+        load = Load(decoders, context, verify, chunk, past, pieces, self.context_ranks)
         if grouping != "operators":
             return self._grouped(load, grouping)
         greater, (total, decode_s, prompt_s) = load.greater, self._fixed_s
@@ -185,7 +188,7 @@ class StepModel:
                 total = total + (compute**overlap + memory**overlap) ** (1 / overlap)
         total = total + decode_s * (decoders > 0)
         for operator, time_s in self._exchanges:
-            total = total + operator.count * time_s(operator.message_bytes * load.tokens)
+            total = total + operator.count * time_s(operator.message_bytes * operator.amount(load))
         sequences = decoders
         if load.has_chunk:
             holds_chunk = chunk > 0
@@ -239,11 +242,12 @@ class StepModel:
 
     def _exchange_s(self, operator: Operator, time: OperatorTime, load: Load) -> Amount:
         if time.exchange is not None and isinstance(operator, Collective):
-            return operator.count * time.exchange(operator.message_bytes * load.tokens)
+            return operator.count * time.exchange(operator.message_bytes * operator.amount(load))
         return time.fixed_s + operator.cost(load)[3] * time.s_per_byte
 
     def costs(self, load: Load) -> list[OperatorCost]:
         """List the operators that do anything in a step, with work, traffic, time and what binds each (numbers only)."""
+        load = self._of_rank(load)
         listed = []
         idle = "prefill" if not load.has_chunk else "decode" if not load.decoders else ""
         for operator, time in self._timed():
@@ -267,6 +271,12 @@ class StepModel:
                 listed.append(OperatorCost(operator.name, flop, moved, spent, bound))
         return listed
 
+    def _of_rank(self, load: Load) -> Load:
+        """What one rank of a context group computes of a step."""
+        if self.context_ranks == 1:
+            return load
+        return Load(load.decoders, load.context, load.verify, load.chunk, load.past, load.pieces, self.context_ranks)
+
     def bottleneck(self, load: Load) -> Bottleneck:
         """What most of the step's time is spent on."""
         time_on: dict[Bottleneck, float] = {}
@@ -276,6 +286,7 @@ class StepModel:
 
     def totals(self, load: Load) -> tuple[Amount, Amount, Amount]:
         """FLOP, weight bytes and cache bytes of the products and attention of a step (formula F4.3 for the weights)."""
+        load = self._of_rank(load)
         flop = weights = cache = 0
         for operator in self.operators:
             if operator.part not in {"elementwise", "link"}:

@@ -16,7 +16,9 @@ from .figures import LatencyFigures, ThroughputFigures
 from .latency import SteadyState, steady_state
 from .load import LoadState, Server, Traffic, closed_loop
 from .memory import plan_capacity, plan_memory
+from .open_loop import open_loop, rate_when_full
 from .ranges import Range
+from .reached import reached_model
 
 if TYPE_CHECKING:
     from .deployment import Deployment
@@ -48,10 +50,9 @@ def times_of(d: Deployment, nominal: StepModel, reached: StepModel | StreamModel
     if users > places and d.engine.scheduling.reserved_output < 1:
         places = max(places, places_of(d))
     roof = steady_state(nominal, d.workload, users, places, d.max_batched_tokens, d.layout.pp)
-    traffic = Traffic(d.workload.prompt, d.workload.output, users, _VARIED)
-    load = closed_loop(server_of(d, reached, places), traffic)
+    load = _load(d, server_of(d, reached, places), users)
     # An ideal server that computes prompts together is as much a roof as one that takes them one chunk a step: the faster one bounds.
-    ideal = closed_loop(replace(server_of(d, nominal, places), scheduling=_IDEAL), traffic)
+    ideal = _load(d, replace(server_of(d, nominal, places), scheduling=_IDEAL), users)
     evidence, workload = evidence_of(d), d.workload
     width, first = evidence.width, evidence.first_token_width
     # Replicas that the asked concurrency does not fill evenly run fewer than the fullest one.
@@ -79,6 +80,38 @@ def times_of(d: Deployment, nominal: StepModel, reached: StepModel | StreamModel
         latency,
         ThroughputFigures(requests.scaled(workload.output), requests.scaled(workload.length), per_user),
     )
+
+
+def _load(d: Deployment, server: Server, users: int) -> LoadState:
+    """A replica under its share of the workload: of the rate that arrives, where one is given that it can keep up with."""
+    workload = d.workload
+    traffic = Traffic(workload.prompt, workload.output, users, _VARIED)
+    at_rate = None if workload.rate is None else open_loop(server, traffic, workload.rate / d.layout.dp)
+    return closed_loop(server, traffic) if at_rate is None else at_rate
+
+
+def at_rate(d: Deployment, rate: float) -> Deployment:
+    """The deployment with as many requests in flight as a rate of arrivals keeps there (Little's law); see :mod:`.open_loop`.
+
+    Where it cannot keep up, one more request is in flight than it has places for: the queue has no end.
+
+    Parameters
+    ----------
+    rate : requests per second over all replicas
+    """
+    workload, places = d.workload, max(1, places_of(d))
+    server = server_of(d, reached_model(d), places)
+    state = open_loop(server, Traffic(workload.prompt, workload.output, 1, _VARIED), rate / d.layout.dp)
+    of_one = places + 1.0
+    if state is not None:
+        of_one = min(of_one, rate / d.layout.dp * (state.steady_ttft_s + max(0, workload.output - 1) * state.tpot_s))
+    return replace(d, workload=replace(workload, concurrency=max(1, math.ceil(of_one * d.layout.dp)), rate=rate))
+
+
+def most_requests_per_s(d: Deployment) -> float:
+    """Requests per second that a deployment keeps up with, every place taken."""
+    server = server_of(d, reached_model(d), max(1, places_of(d)))
+    return d.layout.dp * rate_when_full(server, Traffic(d.workload.prompt, d.workload.output, 1, _VARIED))
 
 
 def places_of(d: Deployment) -> int:

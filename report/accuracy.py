@@ -9,6 +9,7 @@ from ..accuracy.metrics import grouped, metrics_of
 from ..accuracy.names import remark_on
 from ..errors import show
 from ..quantities import show_bytes
+from .accuracy_tables import HEADER, markdown_table, with_worst
 from .sections import Report, Section
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from ..accuracy.metrics import Comparison, Metric
     from ..accuracy.results import MemoryAccuracy
 
-_HEADER = ("metric", "answered", "median", "mean", "90 % within", "bias", "worst")
+_HEADER = ("metric", *HEADER[1:], "worst")
 
 
 def memory_report(r: MemoryAccuracy) -> Report:
@@ -42,22 +43,7 @@ def memory_report(r: MemoryAccuracy) -> Report:
 
 
 def _rows(metrics: Mapping[str, Metric]) -> tuple[tuple[str, ...], ...]:
-    return tuple(
-        (
-            name,
-            f"{metric.answered} of {metric.rows}",
-            _percent(metric.median_ape),
-            _percent(metric.mean_ape),
-            _percent(metric.p90_ape),
-            "" if metric.bias is None else f"{metric.bias:+.2%}",
-            _percent(metric.worst_ape),
-        )
-        for name, metric in metrics.items()
-    )
-
-
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{value:.2%}"
+    return with_worst(metrics, digits=2)
 
 
 def _misses(comparisons: Iterable[Comparison]) -> tuple[tuple[str, ...], ...]:
@@ -170,12 +156,3 @@ def _fit_lines(fit: ActivationFit | None) -> list[str]:
         return []
     title = "### The activation constants of vLLM 0.17 and later, fitted again"
     return [title, "", *markdown_table(("", "value", ""), _fit(fit)), ""]
-
-
-def markdown_table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
-    """A table of Markdown, line by line."""
-
-    def line(cells: Iterable[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-    return [line(header), line("---" for _ in header), *map(line, rows)]

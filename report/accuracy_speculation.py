@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from ..accuracy.metrics import grouped, metrics_of
 from ..errors import show
+from .accuracy_tables import HEADER, unanswered_sections, with_worst
 from .sections import Report, Section
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..accuracy.speculation import SpeculationAccuracy
     from ..accuracy.unpredicted_speculation import Implied
 
-_HEADER = ("", "answered", "median", "mean", "90 % within", "bias", "worst")
+_HEADER = (*HEADER, "worst")
 HOW = {
     "formula": "tokens of a round / (k c + 1), with a draft's cost as published, or one for all rows of a draft model",
     "steps": "step models of target and drafter at the published tokens of a round, as roofplan speculate times them",
@@ -31,11 +31,12 @@ def speculation_accuracy_report(r: SpeculationAccuracy) -> Report:
     sections = [
         Section("Rows to which nothing was fitted", _HEADER, _grouped(answered)),
         Section("Speed-ups, by drafter", _HEADER, _grouped(grouped(_speedups(r.scored), ("drafter",))["drafter"])),
-        Section("EAGLE and look-up, inputs complete", _HEADER, _rows(metrics_of(r.drafted))),
+        Section("EAGLE and look-up, inputs complete", _HEADER, with_worst(metrics_of(r.drafted))),
     ]
     for column, values in grouped(r.comparisons, r.by).items():
         sections.append(Section(f"By {column}", _HEADER, _grouped(values)))
-    sections += filter(None, (_fitted(r), _listed(r), _implied(r), _unanswered(r)))
+    sections += filter(None, (_fitted(r), _listed(r), _implied(r)))
+    sections += unanswered_sections(r.unanswered)
     remarks = [f"{how}: {meaning}" for how, meaning in HOW.items() if how in answered]
     if r.above_expected:
         names = ", ".join(show(name, 40) for name in r.above_expected)
@@ -65,25 +66,10 @@ def _speedups(comparisons: Iterable[Comparison]) -> list[Comparison]:
 
 def _grouped(groups: Mapping[str, Mapping[str, Metric]]) -> tuple[tuple[str, ...], ...]:
     return tuple(
-        (f"{show(value, 40)}: {name}", *cells) for value, metrics in groups.items() for name, *cells in _rows(metrics)
+        (f"{show(value, 40)}: {name}", *cells)
+        for value, metrics in groups.items()
+        for name, *cells in with_worst(metrics)
     )
-
-
-def _rows(metrics: Mapping[str, Metric]) -> tuple[tuple[str, ...], ...]:
-    return tuple(
-        (
-            name,
-            f"{metric.answered} of {metric.rows}",
-            *map(_percent, (metric.median_ape, metric.mean_ape, metric.p90_ape)),
-            "" if metric.median_error is None else f"{metric.median_error:+.1%}",
-            _percent(metric.worst_ape),
-        )
-        for name, metric in metrics.items()
-    )
-
-
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{value:.1%}"
 
 
 def _fitted(r: SpeculationAccuracy) -> Section | None:
@@ -130,9 +116,3 @@ def _implied_row(each: Implied) -> tuple[str, ...]:
         f"{each.round_cost:.3f}",
         "" if each.draft_cost is None else f"{each.draft_cost:.3f}",
     )
-
-
-def _unanswered(r: SpeculationAccuracy) -> Section | None:
-    reasons = Counter(c.reason for c in r.unanswered)
-    rows = tuple((str(count), show(reason, 300)) for reason, count in reasons.most_common())
-    return Section("Not answered", ("figures", "why"), rows) if rows else None

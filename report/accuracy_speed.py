@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
+from ..accuracy.constants import distinct
 from ..accuracy.metrics import grouped, metrics_of
 from ..accuracy.speed import label
 from ..errors import show
-from .accuracy import markdown_table
+from .accuracy_tables import (
+    HEADER,
+    NOT_ANSWERED,
+    markdown_table,
+    metric_cells,
+    percent,
+    reason_rows,
+    unanswered_sections,
+)
 from .sections import Report, Section
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ..accuracy.constants import FittedFile
     from ..accuracy.metrics import Comparison, Metric
     from ..accuracy.speed import SpeedAccuracy
     from ..engines.spec import Origin
 
-HEADER = ("", "answered", "median", "mean", "90 % within", "bias", "in the 80 % range", "its width")
+_HEADER = (*HEADER, "in the 80 % range", "its width")
 HOW = {
     "served": "requests in a closed loop of clients, against vLLM, SGLang and TensorRT-LLM",
     "rate": "requests at a rate, against TensorRT-LLM with Triton",
@@ -27,7 +38,11 @@ HOW = {
     "offline": "as many requests as memory holds, all at hand",
     "closed": "all requests of a closed loop at once",
     "saturated_prefill": "prompts without end",
+    "unknown": "rows of series that no rule knows",
 }
+_LEFT_OUT = "own model, device or engine left out of the fit"
+_DEFAULTS = "engine defaults in the place of the known launch settings; client, version and cache format as known"
+_ALL = "the figures that a rule leaves out among them, as far as their load is recorded"
 _MISS_HEADER = ("row", "metric", "measured", "predicted", "model", "device", "engine")
 
 
@@ -35,17 +50,21 @@ def speed_report(r: SpeedAccuracy) -> Report:
     """Arrange a comparison: the headline, kinds of rows, groups, misses, what is left out."""
     by_how = grouped(r.comparisons, ("how",))["how"]
     sections = [
-        Section("Rows that record the format of their weights", HEADER, _rows(metrics_of(r.headline))),
-        Section("All rows, by how they were run", HEADER, _grouped_rows(by_how)),
-        Section("Served rows without any constant that was fitted on such rows", HEADER, _rows(metrics_of(r.bare))),
+        Section("Rows that record the format of their weights", _HEADER, _rows(metrics_of(r.headline))),
+        Section("All rows, by how they were run", _HEADER, _grouped_rows(by_how)),
+        Section(f"Served rows, {_ALL}", _HEADER, _rows(metrics_of(r.with_left_out))),
+        Section("Served rows without any constant that was fitted on such rows", _HEADER, _rows(metrics_of(r.bare))),
+        Section(f"Served rows, {_DEFAULTS}", _HEADER, _rows(metrics_of(r.by_defaults))),
         *_left_out(r),
-        Section("Served rows, by kind of model", HEADER, _grouped_rows(_served(r, "kind"))),
-        Section("Served rows, by requests in flight", HEADER, _grouped_rows(_served(r, "concurrency"))),
+        Section("Served rows, by kind of model", _HEADER, _grouped_rows(_served(r, "kind"))),
+        Section("Served rows, by requests in flight", _HEADER, _grouped_rows(_served(r, "concurrency"))),
     ]
     for column, values in grouped(r.comparisons, r.by).items():
-        sections.append(Section(f"By {column}", HEADER, _grouped_rows(values)))
+        sections.append(Section(f"By {show(column, 40)}", _HEADER, _grouped_rows(values)))
     sections.append(Section("Largest misses", _MISS_HEADER, _misses(r.worst())))
-    sections.append(Section("Left out by a written rule", ("figures", "why"), _excluded(r)))
+    sections.append(Section("Left out by a written rule", NOT_ANSWERED, _excluded(r)))
+    sections += unanswered_sections(r.unanswered)
+    sections.append(Section("Fitted constants", ("file", "constants"), _counted(r)))
     remarks = [f"{how}: {meaning}" for how, meaning in HOW.items() if how in by_how]
     remarks.append("--format json lists what is not answered, and why; --rows FILE every comparison.")
     how = "the event simulation" if r.simulate else "the closed form"
@@ -62,13 +81,20 @@ def _left_out(r: SpeedAccuracy) -> list[Section]:
     """Served rows with constants that know nothing of their model, device or engine."""
     if not r.left_out:
         return []
-    return [
-        Section(
-            "Served rows, their own model, device or engine left out of the fit",
-            HEADER,
-            _grouped_rows(grouped(r.left_out, ("left_out",))["left_out"]),
-        )
-    ]
+    return [Section(f"Served rows, {_LEFT_OUT}", _HEADER, _grouped_rows(r.left_out_by_kind))]
+
+
+def _counted(r: SpeedAccuracy) -> tuple[tuple[str, ...], ...]:
+    """How many fitted constants the files state."""
+    stated = sum(len(one.figures) for one in r.constants)
+    totals = (("all files", str(stated)), ("the same name and value counted once", str(distinct(r.constants))))
+    return (*((one.file, str(len(one.figures))) for one in r.constants), *totals)
+
+
+def _names(one: FittedFile) -> str:
+    """The names of a file's constants, those of a list as one, with how many there are."""
+    plain = (".".join(part for part in name.split(".") if not part.isdecimal()) for name in one.names)
+    return ", ".join(f"{name} ({count})" if count > 1 else name for name, count in Counter(plain).items())
 
 
 def _served(r: SpeedAccuracy, column: str) -> Mapping[str, Mapping[str, Metric]]:
@@ -78,27 +104,20 @@ def _served(r: SpeedAccuracy, column: str) -> Mapping[str, Mapping[str, Metric]]
 
 
 def _grouped_rows(groups: Mapping[str, Mapping[str, Metric]]) -> tuple[tuple[str, ...], ...]:
-    return tuple((f"{value}: {name}", *cells) for value, metrics in groups.items() for name, *cells in _rows(metrics))
+    return tuple(
+        (f"{show(value, 60)}: {name}", *cells) for value, metrics in groups.items() for name, *cells in _rows(metrics)
+    )
 
 
 def _rows(metrics: Mapping[str, Metric]) -> tuple[tuple[str, ...], ...]:
     return tuple(
         (
-            name,
-            f"{metric.answered} of {metric.rows}",
-            _percent(metric.median_ape),
-            _percent(metric.mean_ape),
-            _percent(metric.p90_ape),
-            "" if metric.median_error is None else f"{metric.median_error:+.1%}",
-            _percent(metric.coverage_80, 0),
+            *metric_cells(name, metric),
+            percent(metric.coverage_80, 0),
             "" if metric.width_80 is None else f"x/÷ {metric.width_80:.2f}",
         )
         for name, metric in metrics.items()
     )
-
-
-def _percent(value: float | None, digits: int = 1) -> str:
-    return "" if value is None else f"{value:.{digits}%}"
 
 
 def _misses(comparisons: Iterable[Comparison]) -> tuple[tuple[str, ...], ...]:
@@ -133,18 +152,18 @@ def speed_page(closed: SpeedAccuracy, simulated: SpeedAccuracy, origins: Iterabl
         "",
         (
             f"{closed.rows} published settings and figures (`{closed.data}`, with their sources); {closed.coverage:.1%} of the figures"
-            " that no rule leaves out are answered. Bias is the median of the errors with their signs."
+            " that no rule leaves out are answered. The median bias is the median of the errors with their signs."
         ),
         "",
         *(f"- {how}: {meaning}" for how, meaning in HOW.items()),
         "",
         "### Rows that record the format of their weights",
         "",
-        *markdown_table(HEADER, _rows(metrics_of(closed.headline))),
+        *markdown_table(_HEADER, _rows(metrics_of(closed.headline))),
         "",
         "### By how they were run",
         "",
-        *markdown_table(HEADER, _grouped_rows(grouped(closed.comparisons, ("how",))["how"])),
+        *markdown_table(_HEADER, _grouped_rows(grouped(closed.comparisons, ("how",))["how"])),
         "",
         "### Served rows",
         "",
@@ -158,19 +177,35 @@ def speed_page(closed: SpeedAccuracy, simulated: SpeedAccuracy, origins: Iterabl
         ("requests in flight", "concurrency"),
         ("format of the weights", "precision"),
     ):
-        lines += [f"By {title}, closed form:", "", *markdown_table(HEADER, _grouped_rows(_served(closed, column))), ""]
+        lines += [f"By {title}, closed form:", "", *markdown_table(_HEADER, _grouped_rows(_served(closed, column))), ""]
     lines += [
         "By engine, event simulation:",
         "",
-        *markdown_table(HEADER, _grouped_rows(_served(simulated, "engine"))),
+        *markdown_table(_HEADER, _grouped_rows(_served(simulated, "engine"))),
         "",
-        "Without any constant that was fitted on served rows (kernels and data sheets alone):",
+        f"All of them, {_ALL}, closed form:",
         "",
-        *markdown_table(HEADER, _rows(metrics_of(closed.bare))),
+        *markdown_table(_HEADER, _rows(metrics_of(closed.with_left_out))),
         "",
-        "With constants fitted without the row's own model, device or engine (closed form):",
+        f"All of them, {_ALL}, event simulation:",
         "",
-        *markdown_table(HEADER, _grouped_rows(grouped(closed.left_out, ("left_out",))["left_out"])),
+        *markdown_table(_HEADER, _rows(metrics_of(simulated.with_left_out))),
+        "",
+        "Without any constant that was fitted on served rows (kernels and data sheets alone), closed form:",
+        "",
+        *markdown_table(_HEADER, _rows(metrics_of(closed.bare))),
+        "",
+        f"With {_DEFAULTS}; closed form:",
+        "",
+        *markdown_table(_HEADER, _rows(metrics_of(closed.by_defaults))),
+        "",
+        "The same by event simulation:",
+        "",
+        *markdown_table(_HEADER, _rows(metrics_of(simulated.by_defaults))),
+        "",
+        f"With the row's {_LEFT_OUT} (closed form):",
+        "",
+        *markdown_table(_HEADER, _grouped_rows(closed.left_out_by_kind)),
         "",
         "### Largest misses of speed",
         "",
@@ -180,7 +215,23 @@ def speed_page(closed: SpeedAccuracy, simulated: SpeedAccuracy, origins: Iterabl
         "",
         "`accuracy/settings/excluded.yaml` and `accuracy/runs.yaml` hold the rules.",
         "",
-        *markdown_table(("figures", "why"), _excluded(closed)),
+        *markdown_table(NOT_ANSWERED, _excluded(closed)),
+        "",
+        *_not_answered(closed),
+        "### Fitted constants",
+        "",
+        (
+            "Counted from the YAML files: figures whose source says that they were fitted, widths of ranges among them. The factors of"
+            " the closed form (`planner/load.py`) were chosen against the event simulation, not against measurements."
+        ),
+        "",
+        *markdown_table(
+            ("file", "constants", "names"),
+            tuple(
+                (file, count, name)
+                for (file, count), name in zip(_counted(closed), (*map(_names, closed.constants), "", ""), strict=True)
+            ),
+        ),
         "",
         "### What was fitted on what",
         "",
@@ -195,3 +246,8 @@ def speed_page(closed: SpeedAccuracy, simulated: SpeedAccuracy, origins: Iterabl
         "",
     ]
     return "\n".join(lines)
+
+
+def _not_answered(r: SpeedAccuracy) -> list[str]:
+    rows = reason_rows(r.unanswered)
+    return ["### Figures that are not answered", "", *markdown_table(NOT_ANSWERED, rows), ""] if rows else []

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _GAP = 1.5  # points between a marker and its label
 _ROOM = 1.4  # points left and right of a label, less than the gap
+_OFF_LINES = 1.0  # points above and below a label that no line enters: half a line's width, and some paper
 _DIRECTIONS = 24
 _SAME_PLACE = 3.0  # points between markers that are as good as one
 _ATTEMPTS, _MANY = 4, 45  # attempts to place all of so many labels or fewer
@@ -44,6 +45,10 @@ class Box(NamedTuple):
             and other.bottom <= self.bottom
             and self.top <= other.top
         )
+
+    def raised(self, by: float) -> Box:
+        """The same, so much higher at both ends."""
+        return self._replace(bottom=self.bottom - by, top=self.top + by)
 
     def distance(self, x: float, y: float) -> float:
         """Distance of a point from it."""
@@ -147,7 +152,7 @@ def place_labels(
             box.inside(frame)
             and not any(box.touches(other) for other in taken)
             and not any(box.touches(other) for other in boxes)
-            and not any(box.crossed_by(line) for line in lines)
+            and not any(box.raised(_OFF_LINES).crossed_by(line) for line in lines)
             and not any(box.crossed_by(line) for line in leaders)
         )
 

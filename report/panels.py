@@ -19,7 +19,16 @@ if TYPE_CHECKING:
 
     from .canvas import Theme
 
-_EDGE, _TITLE, _SUBTITLE, _KEY = 12.0, 12.0, 8.5, 8.0  # points: room at the edges, sizes of text
+_EDGE, _SUBTITLE, _KEY = 12.0, 8.5, 8.0  # points: room at the edges, sizes of text
+_TITLES = (
+    (1, 12.0),
+    (1, 11.0),
+    (1, 10.0),
+    (2, 12.0),
+    (2, 11.0),
+    (2, 10.0),
+    (3, 10.0),
+)  # lines and size: the first that holds a title
 _ROW, _SAMPLE, _BETWEEN = 14.0, 26.0, 16.0  # of the key: height of a row, width of a sample, room between entries
 _LEFT, _BELOW, _ABOVE, _APART = 58.0, 40.0, 18.0, 66.0  # room for what stands around a panel
 NARROW = 700  # pixels of width below which panels stand one above the other
@@ -64,13 +73,14 @@ def new_page(
     figure, ruler = new_figure(size, theme), Ruler()
     width, height = (pixels * POINTS_PER_INCH / 100 for pixels in size)
     y = height - 8
-    for text, points, weight, colour in (
-        (title, _TITLE, "bold", theme.ink),
-        (subtitle, _SUBTITLE, "normal", theme.faint),
+    room = width - 2 * _EDGE
+    heading, largest = _fitting(ruler, ruler.drawable(title, 400), room)
+    below = ruler.wrapped(ruler.drawable(subtitle, 400), room, _SUBTITLE, 2)
+    for lines, points, weight, colour in (
+        (heading, largest, "bold", theme.ink),
+        (below, _SUBTITLE, "normal", theme.faint),
     ):
-        # Bold letters are wider than the ruler's plain ones.
-        room = (width - 2 * _EDGE) * (0.88 if weight == "bold" else 1.0)
-        for line in ruler.wrapped(ruler.drawable(text, 400), room, points, 2):
+        for line in lines:
             y -= points * 1.3
             figure.text(
                 _EDGE / width, y / height, line, fontsize=points, fontweight=weight, color=colour, va="baseline"
@@ -90,6 +100,15 @@ def new_page(
     for axes in panels:
         _dressed(axes, theme)
     return Page(figure, tuple(panels), ruler)
+
+
+def _fitting(ruler: Ruler, title: str, room: float) -> tuple[list[str], float]:
+    """Lines of a title and their size: few lines, then large ones; cut only where three small ones do not hold it."""
+    for most, points in _TITLES:
+        lines = ruler.wrapped(title, room, points, most, "bold")
+        if " ".join(lines) == title:
+            break
+    return lines, points
 
 
 def _draw_key(
@@ -131,6 +150,12 @@ def _dressed(axes: Axes, theme: Theme) -> None:
 def titled(axes: Axes, text: str, theme: Theme, above: float = 0.0) -> None:
     """Write above a panel what it shows, over so many points that something else takes."""
     axes.set_title(text, fontsize=9, color=theme.ink, loc="left", pad=6 + above)
+
+
+def headroom(page: Page, axes: Axes, above: float) -> None:
+    """Let a panel begin at zero and end so many points above the highest place of its lines, with some paper."""
+    room = axes.get_position().height * page.figure.get_figheight() * POINTS_PER_INCH
+    axes.set_ylim(0, float(axes.dataLim.y1) / max(1 - (above + 2) / room, 0.5))
 
 
 def plain_ticks(axes: Axes, which: str, values: Sequence[float], shown: Callable[[float], str]) -> None:

@@ -31,7 +31,7 @@ def parse_size(text: str) -> tuple[int, int]:
     size = (int(match[1]), int(match[2])) if match else (0, 0)
     if not all(least <= pixels <= most for pixels, least, most in zip(size, SMALLEST, LARGEST, strict=True)):
         wanted = f"WIDTHxHEIGHT in pixels, {SMALLEST[0]}x{SMALLEST[1]} to {LARGEST[0]}x{LARGEST[1]}"
-        raise DomainError("--size", got=text, wanted=wanted)
+        raise DomainError("--size", got=text or "an empty text", wanted=wanted)
     return size
 
 

@@ -83,7 +83,8 @@ def deployment_heading(d: Deployment) -> str:
     devices = f"{d.layout.devices} x {d.hardware.name}" if d.layout.devices > 1 else d.hardware.name
     layout = f" ({d.layout})" if d.layout.devices > 1 else ""
     formats = f"weights {d.formats.name}, KV {d.formats.kv.name}"
-    workload = f"{show_count(d.workload.concurrency)} x ({show_count(d.workload.prompt)} in + {show_count(d.workload.output)} out)"
+    rate = "" if d.workload.rate is None else f"{d.workload.rate:g} requests/s, "
+    workload = f"{rate}{show_count(d.workload.concurrency)} x ({show_count(d.workload.prompt)} in + {show_count(d.workload.output)} out)"
     return show(
         f"{d.model.name} on {devices}{layout} · {formats} · {workload} tokens · engine {_engine(d.engine)}", 300
     )
@@ -113,19 +114,24 @@ def _lacking(r: SizeResult) -> str:
     return "" if short is None else f"{show_bytes(short)} short per device; "
 
 
+_HOW_THEY_COME = {
+    False: "TTFT in steady state: requests come one by one, waiting included; when all begin together: the mean of such a burst;"
+    " alone: one request on an idle server.",
+    True: "TTFT at this rate: requests come at random, waiting included; when all begin together: the mean of such a burst of those"
+    " in flight; alone: one request on an idle server.",
+}
+
+
 def _remarks(r: SizeResult) -> tuple[str, ...]:
     remarks = [f"warning: {warning.message}" for warning in r.warnings]
     if not r.fits:
         remarks += [f"to make it fit: {remedy}" for remedy in r.remedies]
     if r.times is not None:
-        remarks.append(
-            "TTFT in steady state: requests come one by one, waiting included; when all begin together: the mean of such a burst;"
-            " alone: one request on an idle server."
-        )
+        remarks.append(_HOW_THEY_COME[bool(r.keeps_up)])
         if r.times.load.waiting:
             load = r.times.load
             remarks.append(
-                f"queueing for memory: {show_count(load.waiting)} requests of a replica wait, {show_time(load.queue_s)} each."
+                f"queueing for memory: requests of a replica that wait: {show_count(load.waiting)}, {show_time(load.queue_s)} each."
             )
         remarks.append(
             "roof: the bound at nominal rates. low to high: 80 % of cases. --explain shows the work and where the width comes from."
@@ -229,7 +235,11 @@ def _speed(r: SizeResult) -> Section:
     latency, rate = r.times.latency, r.times.throughput
     reading = {True: ", faster than reading (10 tokens/s)", False: ", slower than reading (10 tokens/s)", None: ""}
     rows = (
-        _spread("TTFT in steady state", latency.ttft_s, show_time),
+        _spread(
+            "TTFT at this rate" if r.keeps_up else "TTFT in steady state",
+            latency.ttft_s,
+            show_time,
+        ),
         _spread("TTFT when all begin together", latency.ttft_burst_s, show_time),
         _spread("TTFT alone", latency.ttft_alone_s, show_time),
         _spread("TPOT", latency.tpot_s, show_time),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import show
+from ..planner.explain_speculation import where_it_ends
 from ..planner.speculation import LEAST
-from ..planner.speculation_rounds import MOST_BATCH
 from ..quantities import show_bytes, show_count, show_rate, show_time
 from .sections import Report, Section
 
@@ -180,9 +180,7 @@ def _break_even(choice: Choice) -> str:
 
 
 def _most(choice: Choice) -> str:
-    if choice.most_batch is None:
-        return ""
-    return show_count(choice.most_batch) + (" or more" if choice.most_batch == MOST_BATCH else "")
+    return "" if choice.most_batch is None else where_it_ends(choice.most_batch)
 
 
 def _costs(p: Planned) -> Section:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import DomainError
 from ..quantities import show_count
 from .canvas import DARK, LIGHT, POINTS_PER_INCH, Theme, steady
-from .panels import Entry, new_page, plain_ticks, thinned, titled
+from .panels import Entry, headroom, new_page, plain_ticks, thinned, titled
 from .speculation import heading_of
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ DEFAULT_SIZE = (1200, 620)
 MOST_LINES = 6
 _MARKERS = ("o", "s", "^", "D", "v", "P")
 _STAR = 15.0
+_DOT = 4.0  # points that a marker reaches above its place
 _NOTHING: Any = (0, (4, 2))
 
 
@@ -51,6 +52,8 @@ def speculation_figure(r: SpeculationResult, *, size: tuple[int, int] = DEFAULT_
         _speedups(page.panels[0], p, shown, theme)
         _costs(page.panels[1], p, shown, theme)
         of = "nodes of the tree" if p.given.kind == "tree" else "drafts of a round (k)"
+        for axes, above in zip(page.panels, (_STAR / 2, _DOT), strict=True):
+            headroom(page, axes, above)
         for axes, title in zip(
             page.panels, ("speed-up over decoding without drafts", "a round: cost in steps, and tokens"), strict=True
         ):
@@ -115,7 +118,6 @@ def _speedups(axes: Axes, p: Planned, shown: tuple[Choice, ...], theme: Theme) -
                 zorder=5,
                 label="best",
             )
-    axes.set_ylim(bottom=0)
 
 
 def _costs(axes: Axes, p: Planned, shown: tuple[Choice, ...], theme: Theme) -> None:
@@ -135,7 +137,6 @@ def _costs(axes: Axes, p: Planned, shown: tuple[Choice, ...], theme: Theme) -> N
             linewidth=width,
             label=f"{choice.concurrency}",
         )
-    axes.set_ylim(bottom=0)
 
 
 def _across(page: Page, axes: Axes, p: Planned) -> None:

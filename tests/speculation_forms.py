@@ -142,6 +142,7 @@ SPECULATION: dict[Callable[..., Any], dict[str, Any]] = {
         "drafts": 4,
         "context": 100.0,
         "max_batched_tokens": 1000,
+        "places": 50,
         "most": 100,
         "grouping": "operators",
     },

@@ -1,10 +1,20 @@
 """``roofplan accuracy``: predictions against logs and benchmarks that other people published, misses included."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from . import options as o
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..accuracy.results import MemoryAccuracy
+    from ..accuracy.speculation import SpeculationAccuracy
+    from ..accuracy.speed import SpeedAccuracy
+
+_Rows = Annotated[str | None, typer.Option("--rows", metavar="FILE", help="Write every comparison to a CSV file.")]
+_Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
 
 app = typer.Typer(help="Predictions against logs and benchmarks that other people published.", no_args_is_help=False)
 
@@ -25,10 +35,8 @@ def memory(
     by: Annotated[
         str, typer.Option("--by", metavar="COLUMNS", help="Also by the values of these columns (gpu,model,engine).")
     ] = "",
-    rows: Annotated[
-        str | None, typer.Option("--rows", metavar="FILE", help="Write every comparison to a CSV file.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
+    rows: _Rows = None,
+    force: _Force = False,
     out: o.PageFile = None,
     output_format: o.OutputFormat = o.Format.text,
     color: o.ColorChoice = o.Color.auto,
@@ -42,21 +50,12 @@ def memory(
 
     roofplan accuracy memory --data my-logs.csv --format json
     """
-    from pathlib import Path
-
-    from .. import specfiles
     from ..accuracy.results import memory_accuracy
-    from ..errors import ExitCode
-    from .render import check_page, print_answer, write_page
+    from .render import check_page
 
     check_page(out, force=force)
-    columns = [column.strip() for column in by.split(",") if column.strip()]
-    result = memory_accuracy(data, columns)
-    if rows is not None:
-        specfiles.write_text(Path(rows), result.to_rows(), overwrite=force)
-    write_page(result, out, force=force)
-    print_answer(result, output_format, color)
-    return ExitCode.YES
+    result = memory_accuracy(data, _names(by))
+    return _given(result, rows, out, output_format, color, force=force)
 
 
 @app.command()
@@ -81,10 +80,8 @@ def speed(
             "--leave-one-out", help="Also predict each model, device and engine with constants fitted without it."
         ),
     ] = False,
-    rows: Annotated[
-        str | None, typer.Option("--rows", metavar="FILE", help="Write every comparison to a CSV file.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
+    rows: _Rows = None,
+    force: _Force = False,
     out: o.PageFile = None,
     output_format: o.OutputFormat = o.Format.text,
     color: o.ColorChoice = o.Color.auto,
@@ -98,22 +95,13 @@ def speed(
 
     roofplan accuracy speed --data my-rows.csv --format json
     """
-    from pathlib import Path
-
-    from .. import specfiles
     from ..accuracy.speed import speed_accuracy
-    from ..errors import ExitCode
-    from .render import check_page, print_answer, progress_on_stderr, write_page
+    from .render import check_page, progress_on_stderr
 
     check_page(out, force=force)
-    labels = [name.strip() for name in by.split(",") if name.strip()]
     with progress_on_stderr("rows") as progress:
-        result = speed_accuracy(data, labels, simulate=simulate, leave_one_out=leave_one_out, progress=progress)
-    if rows is not None:
-        specfiles.write_text(Path(rows), result.to_rows(), overwrite=force)
-    write_page(result, out, force=force)
-    print_answer(result, output_format, color)
-    return ExitCode.YES
+        result = speed_accuracy(data, _names(by), simulate=simulate, leave_one_out=leave_one_out, progress=progress)
+    return _given(result, rows, out, output_format, color, force=force)
 
 
 @app.command()
@@ -127,10 +115,8 @@ def speculation(
     by: Annotated[
         str, typer.Option("--by", metavar="COLUMNS", help="Also by the values of these columns (drafter,engine,k).")
     ] = "",
-    rows: Annotated[
-        str | None, typer.Option("--rows", metavar="FILE", help="Write every comparison to a CSV file.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
+    rows: _Rows = None,
+    force: _Force = False,
     out: o.PageFile = None,
     output_format: o.OutputFormat = o.Format.text,
     color: o.ColorChoice = o.Color.auto,
@@ -144,16 +130,34 @@ def speculation(
 
     roofplan accuracy speculation --data my-rows.csv --format json
     """
+    from ..accuracy.speculation import speculation_accuracy
+    from .render import check_page
+
+    check_page(out, force=force)
+    result = speculation_accuracy(data, _names(by))
+    return _given(result, rows, out, output_format, color, force=force)
+
+
+def _names(by: str) -> list[str]:
+    return [name.strip() for name in by.split(",") if name.strip()]
+
+
+def _given(
+    result: "MemoryAccuracy | SpeedAccuracy | SpeculationAccuracy",
+    rows: str | None,
+    out: "Path | None",
+    output_format: o.Format,
+    color: o.Color,
+    *,
+    force: bool,
+) -> int:
+    """Write the files that are asked for, and print the answer."""
     from pathlib import Path
 
     from .. import specfiles
-    from ..accuracy.speculation import speculation_accuracy
     from ..errors import ExitCode
-    from .render import check_page, print_answer, write_page
+    from .render import print_answer, write_page
 
-    check_page(out, force=force)
-    columns = [column.strip() for column in by.split(",") if column.strip()]
-    result = speculation_accuracy(data, columns)
     if rows is not None:
         specfiles.write_text(Path(rows), result.to_rows(), overwrite=force)
     write_page(result, out, force=force)

@@ -121,6 +121,15 @@ Concurrency = Annotated[
     str | None,
     typer.Option("--concurrency", metavar="N", help="Requests at a time. Default: 1.", rich_help_panel=_WORKLOAD),
 ]
+Rate = Annotated[
+    str | None,
+    typer.Option(
+        "--rate",
+        metavar="PER_SECOND",
+        help="Requests per second that arrive at random, in place of --concurrency.",
+        rich_help_panel=_WORKLOAD,
+    ),
+]
 Devices = Annotated[
     str | None,
     typer.Option("--devices", metavar="N", help="Devices; those no layout names go to --tp.", rich_help_panel=_LAYOUT),
@@ -131,6 +140,10 @@ Dp = Annotated[str | None, typer.Option("--dp", metavar="N", help="Data-parallel
 Ep = Annotated[
     str | None,
     typer.Option("--ep", metavar="N", help="Ranks over which experts are spread.", rich_help_panel=_LAYOUT),
+]
+Cp = Annotated[
+    str | None,
+    typer.Option("--cp", metavar="N", help="Ranks that divide the tokens of each sequence.", rich_help_panel=_LAYOUT),
 ]
 Weights = Annotated[
     str | None,

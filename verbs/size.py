@@ -9,11 +9,13 @@ def size(
     prompt: o.Prompt = None,
     output: o.Output = None,
     concurrency: o.Concurrency = None,
+    rate: o.Rate = None,
     devices: o.Devices = None,
     tp: o.Tp = None,
     pp: o.Pp = None,
     dp: o.Dp = None,
     ep: o.Ep = None,
+    cp: o.Cp = None,
     weights: o.Weights = None,
     kv: o.Kv = None,
     activations: o.Activations = None,
@@ -52,6 +54,8 @@ def size(
 
     roofplan size llama-3.1-8b h100-sxm --engine vllm@0.19 --max-num-seqs 512 --solve max-context
 
+    roofplan size llama-3.1-8b h100-sxm --engine vllm --rate 20
+
     roofplan size llama-3.1-8b h100-sxm --concurrency 64 --sensitivity
 
     roofplan size llama-3.1-8b h100-sxm --concurrency 64 -o report.html
@@ -75,6 +79,7 @@ def size(
         solve=solve.value if solve else None,
         from_log=from_log,
         sensitivity=sensitivity,
+        rate=rate,
         prompt=prompt,
         output=output,
         concurrency=concurrency,
@@ -83,6 +88,7 @@ def size(
         pp=pp,
         dp=dp,
         ep=ep,
+        cp=cp,
         weights=weights,
         kv=kv,
         activations=activations,

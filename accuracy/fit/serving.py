@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...engines.profile import parse_version
 from ...engines.profiles import engine_of
+from ...errors import UnknownNameError
 from ..served import Case, case_of, predict
 from ..serving import read_rows, read_speed_rows
 
@@ -127,9 +128,25 @@ def with_constants(case: Case, constants: Constants) -> Case:
     )
 
 
+def checked(case: Case) -> Case:
+    """A row of an engine that constants are fitted for.
+
+    Raises
+    ------
+    UnknownNameError : for another engine
+    """
+    _key(case.deployment.engine.name, next(iter(PER_ENGINE)))
+    return case
+
+
 @functools.cache
 def _key(profile: str, name: str) -> str:
-    """The constant that holds for a profile: that of the newest generation, not later, that has one of its own."""
+    """The constant that holds for a profile: that of the newest generation, not later, that has one of its own.
+
+    Raises
+    ------
+    UnknownNameError : for a profile of no generation
+    """
     engine, version = engine_of(profile)
     asked = parse_version(version) or ()
     older = [
@@ -139,6 +156,10 @@ def _key(profile: str, name: str) -> str:
         and (names is None or name in names)
         and (first := parse_version(engine_of(generation)[1]) or ()) <= asked
     ]
+    if not older:
+        raise UnknownNameError(
+            "engine", got=profile, wanted=f"one that constants are fitted for: {', '.join(GENERATIONS)}"
+        )
     return max(older)[1]
 
 
@@ -166,7 +187,11 @@ class Observation:
 
 def observations(rows: Sequence[ServingRow]) -> list[Observation]:
     """What there is to see: times per token, and times to first token, of all rows that are scored on them."""
-    cases = [case_of(row) for row in rows]
+    return observed([case_of(row) for row in rows])
+
+
+def observed(cases: Sequence[Case]) -> list[Observation]:
+    """The same of cases that are put together already."""
     seen = [(case, "tpot", case.row.tpot_s, _TPOT_SCALE) for case in cases if not case.row.excluded_tpot]
     seen += [(case, "ttft", case.row.ttft_s, _TTFT_SCALE) for case in cases if not case.row.excluded_ttft]
     sizes = Counter((metric, *_group(case.row)) for case, metric, _, _ in seen)

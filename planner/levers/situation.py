@@ -50,6 +50,7 @@ class Choices:
     kernels : what kernels reach on several devices, collectives included; None where only nominal times are known
     prefix_hit : share of every prompt's tokens that the cache holds already, the same for all requests
     acceptance : probability that a draft of a trained draft layer is kept, given that it was looked at
+    sixteen_bits : formats of draft layers that were trained for a model and are published in 16 bits; its own where not given
 
     Raises
     ------
@@ -62,6 +63,7 @@ class Choices:
     kernels: Kernels | None = None
     prefix_hit: float = 0.5
     acceptance: float = 0.7
+    sixteen_bits: Formats | None = None
 
     def __post_init__(self) -> None:
         """Refuse shares that mean nothing."""

@@ -1,4 +1,7 @@
-"""Levers of speculation: a trained draft layer, and look-up in what was written already."""
+"""Levers of speculation: a trained draft layer, and look-up in what was written already.
+
+Rounds are those of ``roofplan speculate``: the same drafters, the same fixed time of a round, the same table.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,25 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ...models.spec import Moe
 from ...quantities import show_count
-from ..acceptance import expected_by_drafts, independent_rates
+from ..draft_memory import with_drafts
+from ..drafters import has_mtp_layer, of_method, round_overhead
+from ..given_acceptance import GivenAcceptance
 from ..load import Traffic, closed_loop
-from ..memory import plan_capacity, rank_cache
-from ..parameters import stored_bytes
-from ..reached import reached_model
-from ..speculative import best_drafts, most_drafts_within, speculation_memory
-from ..speculative_steps import relative_draft_cost, verify_ratio
+from ..memory import plan_capacity
+from ..speculation_table import table_of
 from ..times import server_of
 from .situation import PAYS, Lever, not_applicable
 from .words import change, times
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from ..costs import Amount
-    from ..deployment import Deployment
+    from ..drafters import DraftPlan, Method
     from ..load import LoadState
     from ..memory import MemoryPlan
-    from ..speculative import SpeculationMemory
+    from ..speculation_table import Choice, Row
+    from ..speculative_steps import Drafter
     from ..step import StepModel
     from .outcomes import Outcome, Steps
     from .situation import Situation
@@ -38,14 +41,15 @@ LOOKUP_ACCEPTANCE = 1 / 3
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Steps of a server that speculates: each verifies k drafts of every sequence, which a drafter made before.
+    """Steps of a server that speculates: each verifies k drafts of every sequence, which a drafter made before in so many passes.
 
     ``later`` tokens are added to the context, since rounds are counted and each yields several tokens.
     """
 
     target: Steps
-    drafter: Steps | None
+    drafter: Drafter
     drafts: int
+    passes: int
     later: float
 
     def step_s(
@@ -59,31 +63,28 @@ class Rounds:
         pieces: Amount = 1,
         grouping: Any = "operators",
     ) -> Amount:
-        """Time of a round, t(B, L, k + 1 tokens) + k t_d(B, L), prompts beside it as in any step (formulas F11.5, F11.6)."""
+        """Time of a round, t(B, L, k + 1 tokens) + k t_d(B, L) + what is fixed, prompts beside it as ever (formulas F11.5, F11.6)."""
         at = context + self.later
         step = self.target.step_s(
             decoders, at, verify=verify + self.drafts, chunk=chunk, past=past, pieces=pieces, grouping=grouping
         )
-        if self.drafter is None:
-            return step
-        drafting = self.drafts * self.drafter.step_s(decoders, at, grouping=grouping)
-        return step + drafting * (decoders > 0)
+        plain_s = self.target.step_s(decoders, at, grouping=grouping) if self.drafter.relative_cost else 0.0
+        return step + self.drafter.time_s(self.passes, decoders, at, plain_s, grouping) * (decoders > 0)
 
 
 def draft_layer(s: Situation) -> Iterator[Lever]:
     """Drafts by one more layer over the target's own features and head (EAGLE, MTP), at the acceptance that is assumed."""
-    own = any(part.kind == "mtp" for part in s.deployment.model.parts)
+    own = has_mtp_layer(s.deployment.model)
     alpha = s.choices.acceptance
     title = (
         f"speculation with {'its own draft layer' if own else 'a trained draft layer'}, {alpha:.0%} of its drafts kept"
     )
-    one = one_layer(s.deployment)
     yield _speculation(
         s,
         "speculation.draft_layer",
         title,
         alpha,
-        one,
+        "mtp" if own else "eagle",
         "the model comes with it"
         if own
         else "a draft layer trained for this model (EAGLE, MTP), and an engine that verifies",
@@ -97,54 +98,32 @@ def lookup(s: Situation) -> Iterator[Lever]:
         "speculation.lookup",
         f"speculation by look-up in the prompt, {LOOKUP_ACCEPTANCE:.0%} of drafts kept",
         LOOKUP_ACCEPTANCE,
-        None,
+        "ngram",
         "a setting of the engine; pays for summaries, edits and code, where outputs repeat the prompt",
     )
 
 
-def one_layer(d: Deployment) -> Deployment:
-    """The last layer of a model with its head, as a drafter on the same ranks."""
-    last = replace(d.model.layers[-1], count=1)
-    return replace(
-        d,
-        model=replace(d.model, layers=(last,)),
-        layout=replace(d.layout, pp=1, dp=1, ep=min(d.layout.ep, d.layout.tp)),
-    )
-
-
-def _speculation(
-    s: Situation, lever_id: str, title: str, alpha: float, draft: Deployment | None, complexity: str
-) -> Lever:
+def _speculation(s: Situation, lever_id: str, title: str, alpha: float, method: Method, complexity: str) -> Lever:
     d, now = s.deployment, s.outcome
     if now.tpot_s is None:
         why = "a single output token is no target of drafts" if d.workload.output == 1 else "nothing runs yet"
         return not_applicable(s, lever_id, title, why)
-    target = cast("StepModel", s.reached)
-    drafter = None if draft is None else cast("StepModel", reached_model(draft))
-    context, batch = d.workload.mean_context, s.batch
-    cost = 0.0 if drafter is None else float(relative_draft_cost(drafter, target, batch, context))
-    most = min(MOST_DRAFTS, most_drafts_within(d.max_batched_tokens, int(batch)))
-    rates = independent_rates(alpha, MOST_DRAFTS)[:most]
-    ratios = [float(verify_ratio(target, batch, drafts, context)) for drafts in range(1, most + 1)]
-    drafts = best_drafts(rates, cost, ratios).drafts
-    tokens = expected_by_drafts(rates)[drafts]
-    held = _held(s, draft, drafts)
-    after = now
-    if drafts:
-        plan = replace(
-            s.plan,
-            kv_budget_bytes=s.plan.kv_budget_bytes - held.draft_weights_bytes,
-            kv_bytes_per_sequence=s.plan.kv_bytes_per_sequence
-            + (held.total_bytes - held.draft_weights_bytes) // s.running,
-        )
-        after = _outcome(s, plan, Rounds(target, drafter, drafts, 0.0), tokens)
-    figures = {
-        "acceptance": alpha,
-        "drafts": drafts,
-        "expected_tokens": tokens,
-        "draft_cost": cost,
-        "verify_ratio": ratios[max(1, drafts) - 1] if ratios else 1.0,
-    }
+    overhead_s, _ = round_overhead(d, None)
+    plan = of_method(d, method, s.choices.sixteen_bits or d.formats, overhead_s=overhead_s)
+    given = GivenAcceptance("acceptance", alpha)
+    (choice,) = table_of(d, plan, given, range(1, MOST_DRAFTS + 1), [s.running * d.layout.dp]).choices
+    row, after = choice.nearest, now
+    figures = {"acceptance": alpha, "drafts": float(choice.k), "round_overhead_s": overhead_s}
+    if row is not None:
+        figures |= {
+            "drafts": choice.k,
+            "expected_tokens": row.expected_tokens if choice.k else 1.0,
+            "draft_cost": row.draft_cost / row.passes,
+            "verify_ratio": row.verify_ratio,
+            "fixed_cost": row.fixed_cost,
+        }
+        if choice.k:
+            after = _outcome(s, plan, row)
     return Lever(
         id=lever_id,
         title=title,
@@ -152,41 +131,20 @@ def _speculation(
         exact=True,
         before=now,
         after=after,
-        reason=_reason(s, after),
-        why=_why(s, figures, ratios, after),
+        reason=_reason(s, choice, after),
+        why=_why(s, choice, after),
         quality="none in distribution, with the exact rule of acceptance",
         complexity=complexity,
-        memory_bytes=held.total_bytes if drafts else 0,
+        memory_bytes=row.memory.total_bytes if row is not None and choice.k else 0,
         figures=figures,
     )
 
 
-def _held(s: Situation, draft: Deployment | None, drafts: int) -> SpeculationMemory:
-    """Bytes of one rank: the layer without table and head, which it shares, its cache, and room for unverified tokens (formula F11.11)."""
-    d = s.deployment
-    weights = 0
-    if draft is not None:
-        layers = replace(draft, model=replace(draft.model, layers=(replace(draft.model.layers[0], count=2),)))
-        # Two layers less one: table, head and other parameters fall away.
-        weights = _stored(layers) - _stored(draft)
-    return speculation_memory(
-        rank_cache(d),
-        drafts,
-        s.running,
-        d.workload.length,
-        draft_weights_bytes=weights,
-        draft=None if draft is None else rank_cache(draft),
-    )
-
-
-def _stored(d: Deployment) -> int:
-    return stored_bytes(d.model, d.formats, d.layout, d.engine.expert_padding)
-
-
-def _outcome(s: Situation, plan: MemoryPlan, rounds: Rounds, tokens: float) -> Outcome:
+def _outcome(s: Situation, plan: DraftPlan, row: Row) -> Outcome:
     """The outcome as it is now, changed by the ratio of two closed loops: with (G - 1) / E rounds after the first token, and without."""
     d, now = s.deployment, s.outcome
-    workload, places = d.workload, plan_capacity(d, plan).max_concurrency
+    memory: MemoryPlan = with_drafts(d, s.plan, plan, row.k, row.passes)
+    workload, places = d.workload, plan_capacity(d, memory).max_concurrency
     gaps = workload.output - 1
     after = replace(now, max_concurrency=places)
     if places < d.layout.dp or now.ttft_s is None or now.tpot_s is None or now.output_tokens_per_s is None:
@@ -199,33 +157,43 @@ def _outcome(s: Situation, plan: MemoryPlan, rounds: Rounds, tokens: float) -> O
     def requests_per_s(state: LoadState, later: float) -> float:
         return state.running / (state.steady_ttft_s - state.queue_s + later * state.tpot_s)
 
-    later = gaps / tokens
+    later = gaps / row.expected_tokens
+    rounds = Rounds(s.reached, plan.reached, row.k, row.passes, (gaps - later) / 2)
     old = loop(s.reached, now.max_concurrency, gaps)
-    new = loop(replace(rounds, later=(gaps - later) / 2), places, later)
+    new = loop(rounds, places, later)
     return replace(
         after,
         ttft_s=now.ttft_s * new.steady_ttft_s / old.steady_ttft_s,
-        tpot_s=now.tpot_s * new.tpot_s / tokens / old.tpot_s,
+        tpot_s=now.tpot_s * new.tpot_s / row.expected_tokens / old.tpot_s,
         output_tokens_per_s=now.output_tokens_per_s * requests_per_s(new, later) / requests_per_s(old, gaps),
     )
 
 
-def _why(s: Situation, figures: dict[str, float], ratios: Sequence[float], after: Outcome) -> str:
-    drafts = int(figures["drafts"])
-    more = ", also because more tokens touch more experts" if _has_experts(s) and figures["verify_ratio"] > PAYS else ""
-    at = f"at a batch of {s.batch:g} and a context of {show_count(s.deployment.workload.mean_context)}"
-    if not drafts:
-        one = f"{times(ratios[0])} of a plain step" if ratios else "more tokens than a step holds"
-        return f"{at} verifying one draft costs {one}{more}, drafting it {times(figures['draft_cost'])}: no number of drafts pays"
+def _why(s: Situation, choice: Choice, after: Outcome) -> str:
+    row = choice.nearest
+    at = f"at a batch of {choice.batch:,} and a context of {show_count(s.deployment.workload.mean_context)}"
+    if row is None:
+        return f"{at} a step has no room for a single draft of each sequence"
+    more = ", also because more tokens touch more experts" if _has_experts(s) and row.verify_ratio > PAYS else ""
+    fixed = f", and {row.fixed_cost:.2f} of a step is fixed in every round" if row.fixed_cost else ""
+    each = row.draft_cost / row.passes
+    if not choice.k:
+        drafts = "one draft" if row.k == 1 else f"{row.k} drafts"
+        return (
+            f"{at} verifying {drafts} costs {times(row.verify_ratio)} of a plain step{more}, drafting each {times(each)}{fixed}:"
+            " no number of drafts pays"
+        )
     return (
-        f"{at} the best is {drafts} draft(s): {figures['expected_tokens']:.2f} tokens a round, which costs"
-        f" {times(figures['verify_ratio'])} of a plain step to verify{more} and {drafts} x {figures['draft_cost']:.3f} to draft;"
+        f"{at} the best is {row.k} draft(s): {row.expected_tokens:.2f} tokens a round, which costs"
+        f" {times(row.verify_ratio)} of a plain step to verify{more} and {row.k} x {each:.3f} to draft{fixed};"
         f" {change(s.outcome, after)}"
     )
 
 
-def _reason(s: Situation, after: Outcome) -> str:
+def _reason(s: Situation, choice: Choice, after: Outcome) -> str:
     now = s.outcome
+    if choice.reason is not None:
+        return choice.reason
     if not after.max_concurrency:
         return "does_not_fit"
     if now.tpot_s and after.tpot_s and now.tpot_s >= PAYS * after.tpot_s:

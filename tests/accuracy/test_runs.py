@@ -56,10 +56,6 @@ def test_rows_are_counted_as_the_file_has_them() -> None:
     assert len(RUNS) == sum(ruled.values()) - sum(not_scored.values()) == 402
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="of these rows TTFT and TPOT alone are scored with the served ones, not rates of tokens and requests",
-)
 def test_what_is_said_to_be_scored_elsewhere_is() -> None:
     elsewhere = [row for row, rule in runs.read_run_rows(FILE) if "scored with the served rows" in rule.why]
     scored = Counter(series(row.id) for row in read_speed_rows(FILE) for _ in ("ttft_ms", "tpot_ms"))

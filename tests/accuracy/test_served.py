@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from pytest import approx
 
+from roofplan.accuracy import served
 from roofplan.accuracy.served import LEAST_CACHE, Case, case_of, predict
 from roofplan.accuracy.serving import ServingRow, read_rows, read_speed_rows
 from roofplan.errors import RoofplanError
@@ -21,6 +22,7 @@ from roofplan.planner.evidence import evidence_of
 from roofplan.planner.load import Server, Traffic, closed_loop
 from roofplan.planner.memory import plan_memory, rank_cache
 from roofplan.planner.simulator import core
+from roofplan.planner.simulator.servers import policy_of, step_time_of
 from roofplan.planner.step import StepModel
 
 ROWS = read_rows()
@@ -235,3 +237,21 @@ def test_servers_that_poll_in_published_rows(concurrency: int, printed: float) -
 )
 def test_the_time_per_token_of_servers_that_poll_in_published_rows() -> None:
     assert distances(sample("sglang", 64, polls=True, count=5))[1] <= 0.06
+
+
+def test_replicas_share_requests_at_a_rate() -> None:
+    """Requests go to one replica after the other: two replicas at a rate are two servers with every second request each."""
+    row = next(row for row in ONLINE if row.request_rate == 8)
+    case = case_of(row)
+    d = case.deployment
+    pair = replace(case, deployment=replace(d, layout=replace(d.layout, dp=2)))
+    requests = served._open_loop(row.isl, row.osl, 8.0, 0.5, 500)
+    policy = policy_of(
+        Server(model=StepModel.reached(d), scheduling=case.scheduling, budget=d.max_batched_tokens, places=case.places),
+        max(request.prompt for request in requests),
+    )
+    step_s = step_time_of(StepModel.reached(pair.deployment))
+    halves = [core.open_loop(requests[place::2], policy, step_s) for place in (0, 1)]
+    expected = statistics.fmean(ttft for half in halves for ttft in half.ttft_s)
+    assert predict(pair).ttft_s == approx(expected, rel=1e-9)
+    assert predict(pair).ttft_s < predict(case).ttft_s

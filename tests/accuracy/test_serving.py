@@ -302,7 +302,7 @@ def test_rows_at_a_rate_and_of_the_blog() -> None:
     for row in rates:
         settings = settings_of(row)
         assert (settings.client.arrivals, settings.client.requests, settings.launch.look_ahead) == ("poisson", 500, 0)
-        assert deployment_of(row, settings).engine.engine == "tensorrt-llm"
+        assert deployment_of(row, settings).engine.engine == "tensorrt-llm-triton"
     blog = [row for row in ONLINE if row.request_rate is None]
     assert [(row.kv, row.concurrency, round(1e3 * row.ttft_s, 1)) for row in blog] == [
         ("bf16", 8, 763.6),
@@ -345,14 +345,18 @@ def test_malformed_rows_name_the_place(tmp_path: Path, cells: dict[str, str], me
     assert message in str(caught.value)
 
 
-def test_a_rate_that_is_no_number_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rate", ["many", "0", "-3", "1e9", "2.5", "9" * 400, ""])
+def test_a_rate_that_is_no_number_is_refused(rate: str, tmp_path: Path) -> None:
     lines = [cells for cells in cells_of(DATA / "speed.csv") if cells["id"] in {"TRTO-0001", "TRTO-0002"}]
     file = tmp_path / "speed.csv"
     with file.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.DictWriter(stream, list(lines[0]))
         writer.writeheader()
-        writer.writerows({**cells, "batch_or_concurrency": "qps=many"} for cells in lines)
-    with pytest.raises(SpecError, match="batch_or_concurrency: got many, want qps= and a whole number, or INF"):
+        writer.writerows({**cells, "batch_or_concurrency": f"qps={rate}"} for cells in lines)
+    with pytest.raises(
+        SpecError,
+        match=rf"batch_or_concurrency: got {rate[:50] or 'nothing'}.*want qps= and a whole number above 0, or INF",
+    ):
         read_speed_rows(file)
 
 

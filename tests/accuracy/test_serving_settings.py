@@ -37,7 +37,7 @@ def test_every_rule_says_where_it_comes_from() -> None:
     for file in serving_rules.sources().values():
         assert all(len(rule.source) >= 8 for rule in file.rules)
     fitted = [rule for rule in serving_rules.sources()["nvidia-sweeps"].rules if rule.kind == "fitted"]
-    assert len(fitted) == 4  # what was found by trying says so
+    assert len(fitted) == 5  # what was found by trying says so: waves, budgets, lags, spread lengths, one place fewer
 
 
 def found(**wanted: object) -> ServingRow:
@@ -48,7 +48,7 @@ def found(**wanted: object) -> ServingRow:
 
 LLAMA, V3, QWEN = "meta-llama/Llama-3.1-70B", "deepseek-ai/DeepSeek-V3", "Qwen/Qwen3.5-397B-A17B"
 SHORT, LONG = {"isl": 1024, "osl": 1024}, {"isl": 8192, "osl": 1024}
-OLD: dict[str, Any] = {"waves": 10, "length_from": 0.8, "warm_up": 1, "seed": 0}
+OLD: dict[str, Any] = {"waves": 10, "length_from": 0.8, "seed": 0}
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ OLD: dict[str, Any] = {"waves": 10, "length_from": 0.8, "warm_up": 1, "seed": 0}
     [
         (
             {"engine": "trtllm", "model": LLAMA, "gpu": "h200_sxm", "tp": 2, "concurrency": 16, **SHORT},
-            {**OLD, "requests": 160},
+            OLD,
             {
                 "batched_tokens": 16384,
                 "kv": "fp8",
@@ -89,7 +89,7 @@ OLD: dict[str, Any] = {"waves": 10, "length_from": 0.8, "warm_up": 1, "seed": 0}
                 "measured": "2026-03-25",
                 "concurrency": 8,
             },
-            {"warm_up": 16, "length_from": 0.8},
+            {"length_from": 0.8},
             {"batched_tokens": 16384, "max_num_seqs": 256, "poll_steps": 10, "kv": "fp8", "look_ahead": 0},
         ),
         (
@@ -107,7 +107,7 @@ OLD: dict[str, Any] = {"waves": 10, "length_from": 0.8, "warm_up": 1, "seed": 0}
         ),
         (
             {"engine": "sglang", "gpu": "h200_sxm", "precision": "fp8", "measured": "2026-03-25", "concurrency": 64},
-            {"warm_up": 128},
+            {},
             {"batched_tokens": 32768, "poll_steps": 0, "kv": "bf16"},
         ),
         (
@@ -119,7 +119,7 @@ OLD: dict[str, Any] = {"waves": 10, "length_from": 0.8, "warm_up": 1, "seed": 0}
                 "concurrency": 128,
                 **SHORT,
             },
-            {"warm_up": 256, "requests": 1280},
+            {},
             {"batched_tokens": 8192, "hold_steps": 40, "hold_tokens": 0.8, "kv": "fp8"},
         ),
         (
@@ -139,7 +139,7 @@ OLD: dict[str, Any] = {"waves": 10, "length_from": 0.8, "warm_up": 1, "seed": 0}
         ),
         (
             {"engine": "sglang", "model": "zhipuai/GLM-5", "gpu": "h200_sxm", "concurrency": 16},
-            {"waves": 5, "requests": 80},
+            {"waves": 5},
             {"batched_tokens": None, "poll_steps": 0, "kv": "bf16"},
         ),
         (
@@ -165,7 +165,7 @@ OLD: dict[str, Any] = {"waves": 10, "length_from": 0.8, "warm_up": 1, "seed": 0}
         ),
         (
             {"engine": "vllm", "model": "Qwen/Qwen3-32B", "isl": 4096, "osl": 512, "concurrency": 8},
-            {"waves": 10, "requests": 80, "length_from": 1.0, "warm_up": None, "seed": None},
+            {"waves": 10, "requests": None, "length_from": 1.0, "seed": None},
             {"batched_tokens": 4104, "kv": "bf16", "look_ahead": 1, "engine_version": "0.12.0"},
         ),
         (
@@ -199,8 +199,7 @@ def test_a_setting_names_the_rule_that_gave_it() -> None:
 def test_without_a_concurrency_nothing_that_depends_on_it_is_known() -> None:
     row = found(concurrency=None, engine="vllm")
     settings = settings_of(row)
-    assert settings.client.requests is None
-    assert settings.client.warm_up is None
+    assert settings.launch.max_num_seqs is None
     assert deployment_of(row, settings).workload.concurrency == 1
 
 
@@ -266,7 +265,7 @@ def changed(text: str, old: str, new: str) -> str:
         ("arrivals: closed", "arrivals: open", "one.yaml:6:25: rules.0.client.arrivals: got 'open', want 'closed' or 'poisson'"),
         ("arrivals: closed", "waves: 0", "one.yaml:6:22: rules.0.client.waves: "),
         ("arrivals: closed", "length_from: 1.5", "one.yaml:6:28: rules.0.client.length_from: "),
-        ("arrivals: closed", "warm_up: 2", "one.yaml:6:24: rules.0.client.warm_up: got 2, want a mapping"),
+        ("kv: bf16", "max_num_seqs: 2", "one.yaml:6:57: rules.0.launch.max_num_seqs: got 2, want a mapping"),
         ("kv: bf16", "kv: 16", "one.yaml:6:47: rules.0.launch.kv: got 16, want a text"),
         ("kv: bf16", "batched_tokens: {per_propmt: 1}", "one.yaml:6:72: rules.0.launch.batched_tokens.per_propmt: got an unknown key"),
         ("kv: bf16", "batched_tokens: {multiple_of: 0}", "one.yaml:6:73: rules.0.launch.batched_tokens.multiple_of: "),

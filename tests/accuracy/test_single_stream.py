@@ -15,7 +15,8 @@ from roofplan.accuracy.fit.single_stream import BLOCKS, Fitted, fit_block
 from roofplan.accuracy.metrics import Comparison
 from roofplan.accuracy.single_stream import PROMPT, SERIES, Run, build_of, compare, read_runs
 from roofplan.accuracy.single_stream import streams as published
-from roofplan.engines.streams import Prompt, Stream
+from roofplan.engines.streams import Prompt
+from roofplan.planner.evidence import evidence_of
 from roofplan.planner.streams import Work, byte_s, constants, decode_s, prompt_s
 
 RUNS = read_runs()
@@ -24,8 +25,12 @@ COMPARED = list(compare(RUNS))
 STREAMS = {stream.name: stream for stream in published().streams}
 
 
-def test_every_row_is_predicted() -> None:
+def test_every_row_is_predicted_within_the_range_of_its_deployment() -> None:
     assert {comparison.reason for comparison in COMPARED} == {""}
+    for c in COMPARED:
+        evidence = evidence_of(BY_ID[c.row].deployment)
+        width = evidence.first_token_width if c.metric == PROMPT else evidence.width
+        assert (c.low, c.high) == approx((c.predicted / width, c.predicted * width))
     assert {run.truth.name.partition("-")[0] for run in BY_ID.values()} == set(SERIES)
     assert all(build_of(run.truth) for run in BY_ID.values())
     assert all(math.isfinite(comparison.predicted or math.nan) for comparison in COMPARED)
@@ -261,4 +266,4 @@ def test_shares_cover_all_widths() -> None:
     with pytest.raises(ValueError, match="want it for 16, 8, 4"):
         Prompt(arithmetic="fp16", compute={"16": 0.5}, attention_compute=0.5)
     with pytest.raises(ValueError, match="got bandwidth for 4 bits"):
-        Stream(name="x", per_layer=1e-4, bandwidth={"4": 0.5}, cache_bandwidth=0.5, prompt=STREAMS["apple"].prompt)
+        dataclasses.replace(STREAMS["apple"], bandwidth={"4": 0.5})

@@ -7,6 +7,7 @@ import io
 import json
 import math
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ def test_metrics_of_five_rows() -> None:
     assert metric.median_ape == approx(0.10)
     assert metric.mean_ape == approx(0.10)
     assert metric.bias == approx(0.05)
-    assert metric.median_error == approx(0.05)
+    assert metric.median_bias == approx(0.05)
     assert metric.p90_ape == metric.worst_ape == approx(0.20)
     assert metric.worst_difference == approx(20.0)
     assert metric.coverage_80 == 0.5
@@ -200,7 +201,7 @@ def test_the_json_has_what_people_rely_on(answer: SpeedAccuracy) -> None:
     text = json.dumps(said, allow_nan=False)
     assert json.loads(text)["schema"] == "roofplan/result/v1"
     result = said["result"]
-    names = {"rows", "answered", "median_ape", "mean_ape", "bias", "p90_ape", "coverage_80"}
+    names = {"rows", "answered", "median_ape", "mean_ape", "bias", "median_bias", "p90_ape", "coverage_80"}
     for metric in result["metrics"].values():
         assert names <= set(metric)
     assert set(result["groups"]) == set(GROUPS)
@@ -300,6 +301,148 @@ def test_figures_that_are_none_are_refused(name: str, value: str, tmp_path: Path
 
 
 def test_rows_of_an_unknown_series_do_not_vanish(tmp_path: Path) -> None:
-    found = speed_accuracy(written(tmp_path / "own.csv", [by_id("GPTF-0006", id="MINE-0001")]))
-    figures: Any = len(found.comparisons) + sum(count for _, count in found.excluded)
-    assert figures == 1
+    found = speed_accuracy(written(tmp_path / "own.csv", [by_id("GPTF-0006", id="MINE-0001"), by_id("GPTF-0007")]))
+    assert not found.excluded
+    assert [c.row for c in found.unanswered] == ["MINE-0001"]
+    assert (found.rows, found.coverage) == (2, 0.5)
+    assert found.figures()["unanswered_by_reason"] == [{"reason": found.unanswered[0].reason, "figures": 1}]
+    assert "no rule knows" in found.unanswered[0].reason
+
+
+def test_served_lines_of_an_unknown_series_count_once(tmp_path: Path) -> None:
+    """TTFT and TPOT of one setting are a served row, whatever the lines are called; a rate beside them is of a series that nobody knows."""
+    lines = [cells for cells in TABLE if cells["id"] in {f"TRTO-000{n}" for n in range(1, 6)}]
+    assert len({cells["batch_or_concurrency"] for cells in lines}) == 1
+    found = speed_accuracy(
+        written(tmp_path / "own.csv", [{**cells, "id": cells["id"].replace("TRTO", "MINE")} for cells in lines])
+    )
+    assert sorted(c.metric for c in found.comparisons if c.predicted is not None) == ["tpot_ms", "ttft_ms"]
+    assert len(found.comparisons) == len(lines) == 5
+
+
+# ------------------------------------------------------------------------------------------------ rows that nothing describes
+
+SERVED_ROW = next(c for c in SERVED if (c["engine"], c["concurrency"], c["origin"]) == ("vllm", "8", "InferenceX dump"))
+HOSTILE = ["/etc/passwd", "./own.yaml", "../x.json", "-", "no such name", "\x1b[31mred"]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("column", ["model", "gpu", "engine", "engine_version"])
+def test_labels_of_served_rows_open_no_file(column: str, text: str, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.yaml").write_text("schema: roofplan/model/v1\n", encoding="utf-8")
+    path = written(tmp_path / "own.csv", [{**SERVED_ROW, column: text}, {**SERVED_ROW, "concurrency": "16"}])
+    found = speed_accuracy(path, leave_one_out=True)
+    bad = [c for c in found.comparisons if label(c, column) == text]
+    assert len(bad) == 2
+    assert all(c.predicted is None and "malformed" not in c.reason and ":1:" not in c.reason for c in bad)
+    assert found.coverage == 0.5
+    left_out = found.figures()["left_out"]["model"]
+    assert {metric.rows for metric in left_out.values()} == {2}
+    assert {metric.answered for metric in left_out.values()} == {1}
+
+
+@pytest.mark.parametrize("text", HOSTILE[:5])
+@pytest.mark.parametrize("column", ["model", "gpu", "weights_dtype", "kv_dtype"])
+@pytest.mark.parametrize("name", ["GPTF-0006", "LCXJ-0001"])
+def test_labels_of_other_rows_open_no_file(name: str, column: str, text: str, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.yaml").write_text("schema: roofplan/model/v1\n", encoding="utf-8")
+    found = speed_accuracy(written(tmp_path / "own.csv", [by_id(name, **{column: text}), by_id("GPTF-0007")]))
+    assert [c.row for c in found.unanswered] == [name]
+    assert ":1:" not in found.unanswered[0].reason
+
+
+def test_a_format_of_the_cache_that_is_none_is_told(tmp_path: Path) -> None:
+    found = speed_accuracy(written(tmp_path / "own.csv", [by_id("TRT17-0145", kv_dtype="zz"), by_id("GPTF-0007")]))
+    assert [c.reason for c in found.unanswered] == ["kv_dtype: got zz, want a number format, or nothing"]
+
+
+@pytest.mark.parametrize("engine", ["gpt-fast", "llama.cpp", "nobody"])
+def test_leaving_out_leaves_engines_that_nothing_was_fitted_for(engine: str, tmp_path: Path) -> None:
+    """Of gpt-fast there is a profile, but no served row that constants were fitted on."""
+    strange = {**SERVED_ROW, "engine": engine, "engine_version": "0"}
+    path = written(tmp_path / "own.csv", [strange, SERVED_ROW])
+    found = speed_accuracy(path, leave_one_out=True)
+    rows = [c for c in found.left_out if label(c, "engine") == engine]
+    assert len(rows) == 3 * 2  # model, device and engine, each with TTFT and TPOT
+    assert all(c.predicted is None and c.reason for c in rows)
+    assert sum(c.predicted is not None for c in found.left_out) == 3 * 2
+
+
+@pytest.mark.parametrize("simulate", [False, True])
+@pytest.mark.parametrize("cells", [{"concurrency": "1000000000"}, {"isl": "1000000000000"}, {"osl": "1e14"}], ids=str)
+def test_rows_without_measure_are_not_answered(cells: dict[str, str], simulate: bool, tmp_path: Path) -> None:
+    found = speed_accuracy(written(tmp_path / "own.csv", [{**SERVED_ROW, **cells}, SERVED_ROW]), simulate=simulate)
+    assert len(found.unanswered) == 2
+    assert all(f"{next(iter(cells))}: got 1000" in c.reason and "want at most" in c.reason for c in found.unanswered)
+
+
+def test_a_crowd_is_answered_in_closed_form_and_not_simulated(tmp_path: Path) -> None:
+    path = written(tmp_path / "own.csv", [{**SERVED_ROW, "concurrency": "500000"}])
+    assert speed_accuracy(path).coverage == 1
+    simulated = speed_accuracy(path, simulate=True)
+    assert simulated.coverage == 0
+    assert "5,000,000 requests" in simulated.unanswered[0].reason
+
+
+@pytest.mark.parametrize("name", ["GPTF-0006", "TRTB-0003", "TRT17-0145", "LCXJ-0001", "SGLG-0001"])
+def test_runs_without_measure_are_not_answered(name: str, tmp_path: Path) -> None:
+    found = speed_accuracy(written(tmp_path / "own.csv", [by_id(name, isl="1000000000000")]))
+    assert [c.reason for c in found.unanswered] == ["isl: got 1000000000000, want at most 10,000,000 tokens"]
+
+
+# ------------------------------------------------------------------------------------------------ what else is told
+
+
+def test_closed_loops_by_the_defaults_of_their_engines(answer: SpeedAccuracy) -> None:
+    """What the engine gives by itself stands in the place of the launch: 8192 tokens a step of vLLM on such GPUs, nothing held or polled."""
+    of = {(c.row, c.metric): c.predicted for c in answer.by_defaults}
+    for row in ROWS[::200]:
+        if row.concurrency is None or row.excluded_tpot or row.excluded_ttft:
+            continue
+        known, case = case_of(row), case_of(row, launched_by_defaults=True)
+        assert (case.client, case.row) == (known.client, row)
+        assert case.deployment.formats == known.deployment.formats
+        assert case.deployment.engine is known.deployment.engine
+        scheduling = case.deployment.engine.scheduling
+        assert case.scheduling == scheduling
+        if row.engine == "vllm":
+            assert case.deployment.max_batched_tokens == 8192
+        expected = predict(case)
+        assert (of[row.id, "tpot_ms"], of[row.id, "ttft_ms"]) == approx((expected.tpot_s * 1e3, expected.ttft_s * 1e3))
+    asked = [row for row in [*ROWS, *ONLINE] if row.concurrency is not None]
+    figures = sum((not row.excluded_tpot) + (not row.excluded_ttft) for row in asked)
+    assert len(answer.by_defaults) == figures
+    assert set(answer.figures()["metrics_by_engine_defaults"]) == {"tpot_ms", "ttft_ms"}
+
+
+def test_all_closed_loops_stand_beside_those_that_are_scored(answer: SpeedAccuracy) -> None:
+    asked = [row for row in [*ROWS, *ONLINE] if row.concurrency is not None]
+    assert Counter(c.metric for c in answer.with_left_out) == {"tpot_ms": len(asked), "ttft_ms": len(asked)}
+    scored = {(c.row, c.metric): c for c in answer.comparisons if label(c, "how") == "served"}
+    every = {(c.row, c.metric): c for c in answer.with_left_out}
+    assert scored.items() <= every.items()
+    ttft = [c for c in answer.with_left_out if c.metric == "ttft_ms"]
+    assert answer.figures()["metrics_with_left_out_rows"]["ttft_ms"] == metric_of(ttft)
+
+
+def test_rows_that_wait_for_a_place_say_so(answer: SpeedAccuracy) -> None:
+    said = {label(c, "queues") for c in answer.comparisons if label(c, "how") == "served"}
+    assert said == {"yes", "no"}
+
+
+def test_models_are_left_out_by_kind_too() -> None:
+    rows = [
+        replace(made_up(predicted, left_out=name, kind=kind), row=f"{place}")
+        for place, (predicted, name, kind) in enumerate(
+            [(110.0, "model", "dense"), (130.0, "model", "experts"), (90.0, "device", "dense")]
+        )
+    ]
+    empty: dict[str, Any] = dict.fromkeys(("comparisons", "with_left_out", "bare", "by_defaults", "excluded"), ())
+    found = SpeedAccuracy(
+        data="x", by=(), simulate=False, left_out=tuple(rows), constants=(), rows=3, **empty
+    ).left_out_by_kind
+    assert {name: metrics["tpot_ms"].median_ape for name, metrics in found.items()} == approx(
+        {"device": 0.1, "model": 0.2, "model, dense": 0.1, "model, experts": 0.3}
+    )

@@ -142,7 +142,10 @@ def test_a_version_newer_than_any_known_is_said_to_be(asked: str, newer: bool) -
         ("vllm@", "such as vllm@"),
         ("vllm@latest", "such as vllm@"),
         ("plain@1", "its profile has no versions"),
-        ("", "got an empty name, want one of gpt-fast, llama.cpp, plain, sglang, tensorrt-llm, tensorrt-llm-triton, vllm"),
+        (
+            "",
+            "got an empty name, want one of gpt-fast, llama.cpp, plain, sglang, tensorrt-llm, tensorrt-llm-triton, vllm",
+        ),
         ("@0.19", "want one of gpt-fast, llama.cpp, plain"),
         (f"vllm@{'9' * 400}", "such as vllm@"),
     ],

@@ -247,6 +247,7 @@ def test_arrays_of_experts_are_checked_too() -> None:
         lambda: queueing.goodput_per_s([(1.0,)], (math.nan,), 1.0),
         lambda: queueing.goodput_per_s([(-1.0,)], (1.0,), 1.0),
         lambda: speculative_steps.verify_ratio(MODEL, [], 1, 100),
+        lambda: speculative_steps.verify_ratio(MODEL, 10**300, 10**300, 100),
         lambda: quantisation_error.quantise([["x"]], 4, "token", 1),
         lambda: exchanges.routing_imbalance(8, 8, 2, 4, seed=-1),
         lambda: chunked.chunked_prefill(MODEL, 10**30, [512]),

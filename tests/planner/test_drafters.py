@@ -117,6 +117,16 @@ def test_ranks_hold_their_part() -> None:
     assert part == approx(whole / 4, abs=1)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_ranks_of_experts_have_nothing_to_divide_of_a_drafter_without_any(method: str) -> None:
+    """A dense drafter of a mixture whose experts are spread over ranks, and its first three layers, which are dense."""
+    target = deployment("deepseek-v3", "h200", tp=8, ep=8)
+    layers = 3 if method == "layer-skip" else None
+    found = drafters.of_method(target, method, BF16, layers=layers)  # type: ignore[arg-type]
+    step = found.nominal.time_s(1, 4, 1000, 1.0, "operators")
+    assert (step > 0) == (method != "ngram")
+
+
 def test_an_mtp_layer_that_nobody_knows_of_is_said() -> None:
     assert [notice.code for notice in plan("mtp").notices] == ["mtp_not_known"]
 

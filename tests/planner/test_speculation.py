@@ -9,6 +9,8 @@ from pytest import approx
 
 from roofplan.api.speculation import speculate
 from roofplan.planner.acceptance import expected_tokens
+from roofplan.planner.explain_speculation import where_it_ends
+from roofplan.planner.memory import plan_memory
 from roofplan.planner.speculation import Planned
 from roofplan.planner.speculation_table import Row
 
@@ -80,32 +82,63 @@ def test_break_even() -> None:
 
 
 def test_the_batch_up_to_which_it_pays() -> None:
-    p = planned(
-        draft_cost=0.1,
-        acceptance=0.8,
-        k=4,
-        concurrency=64,
-        context=1024,
-        timing="two-part",
-        max_num_batched_tokens=10**6,
-    )
-    most = p.table.choices[0].most_batch
+    options = {"draft_cost": 0.1, "acceptance": 0.6, "k": 4, "context": 1024, "timing": "two-part"}
+    most = planned(concurrency=64, **options).table.choices[0].most_batch
     assert most is not None
-    gains = {
-        count: rows(
-            planned(
-                draft_cost=0.1,
-                acceptance=0.8,
-                k=4,
-                concurrency=count,
-                context=1024,
-                timing="two-part",
-                max_num_batched_tokens=10**6,
-            )
-        )[4, count].speedup
-        for count in (64, most)
-    }
-    assert gains[64] > gains[most] > 1
+    assert most.break_even is not None
+    last = most.break_even
+    gains = [rows(planned(concurrency=count, **options))[4, count].speedup for count in (64, last, last + 1)]
+    assert gains[0] > gains[1] > 1 >= gains[2]
+
+
+@pytest.mark.parametrize(
+    ("options", "binds", "limit"),
+    [
+        ({"max_num_batched_tokens": 1000}, "step_budget", 1000 // 5),
+        ({"max_num_batched_tokens": 8192}, "memory", None),
+        ({"max_num_batched_tokens": 2**20, "activation_memory": "1 GiB", "device_memory": "2 TB"}, "search_end", 4096),
+        ({"max_num_batched_tokens": 8192, "device_memory": "2 TB"}, "step_budget", 8192 // 5),
+    ],
+)
+def test_what_ends_the_batch_up_to_which_it_pays(options: dict[str, object], binds: str, limit: int | None) -> None:
+    """Each limit alone: what a step holds, what memory holds, how far was looked."""
+    found = speculate(
+        "llama-3-8b",
+        "h100-sxm",
+        **({"k": 4, "context": 1024, "draft_cost": 0.0, "acceptance": 0.8, "timing": "two-part"} | options),
+    )  # type: ignore[arg-type]
+    assert found.planned is not None
+    most = found.planned.table.choices[0].most_batch
+    assert most is not None
+    assert (most.break_even, most.binds) == (None, binds)
+    if limit is None:
+        d = found.planned.deployment
+        memory = plan_memory(d)
+        each = memory.kv_bytes_per_sequence + 5 * 131072  # and slots for unverified tokens
+        limit = memory.kv_budget_bytes // each
+    assert most.limit == limit
+    said = found.figures()["break_even"]
+    assert (said["batch"], said["batch_reason"], said["batch_limit"]) == (None, binds, limit)
+    words = {"step_budget": "the step holds", "memory": "memory holds", "search_end": "looked up to"}[binds]
+    assert where_it_ends(most) == f"never stops to pay ({words} {limit:,})"
+    assert f"up to batch: {where_it_ends(most)}" in next(e for e in found.explain() if "break_even" in e.figure).value
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"draft_cost": 2.0, "acceptance": 0.5}, "gains_at_no_batch"),
+        ({"draft_cost": 0.1, "tree": [[0.8, 0.1]]}, "only_of_chains"),
+        ({"draft_cost": 0.1, "acceptance": 0.8, "concurrency": 64, "max_num_batched_tokens": 100}, "no_room_in_step"),
+        ({"draft_cost": 0.1, "acceptance": 0.6, "k": 4, "timing": "two-part", "context": 1024}, None),
+    ],
+)
+def test_a_break_even_is_a_number_or_has_a_reason(options: dict[str, object], reason: str | None) -> None:
+    found = speculate("llama-3-8b", "h100-sxm", **options).figures()  # type: ignore[arg-type]
+    for said in (found["break_even"], *found["break_even_by_concurrency"]):
+        assert said["batch_reason"] == reason
+        assert (said["batch"] is None) == (reason is not None)
+        assert said["batch_limit"] is None
 
 
 # ------------------------------------------------------------------------------------------------ rows

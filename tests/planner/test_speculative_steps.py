@@ -166,13 +166,73 @@ def test_break_even_batch_against_every_batch(
     found = speculative_steps.break_even_batch(
         model, drafter, tokens, drafts, 1024, most=700, max_batched_tokens=budget
     )
+    last = 700 if budget is None else min(700, budget // (drafts + 1))
     gaining = [
         batch
-        for batch in range(1, 701)
-        if (budget is None or batch * (drafts + 1) <= budget)
-        and tokens * model.step_s(batch, 1024) > one_round_s(model, drafter, drafts, batch, 1024) * (1 + EXACT)
+        for batch in range(1, last + 1)
+        if tokens * model.step_s(batch, 1024) > one_round_s(model, drafter, drafts, batch, 1024) * (1 + EXACT)
     ]
-    assert found == (max(gaining) if gaining else None)
+    assert found.batch == (max(gaining) if gaining else None)
+    ends = last in gaining
+    assert found.binds == ("break_even" if not ends else "search_end" if budget is None else "step_budget")
+    assert found.break_even == (None if ends else found.batch)
+    assert found.limit == (found.batch if ends else None)
+
+
+GEMM_S, CACHE_S = 15009316864 / 989.4e12, 1024 * 131072 / 3.35e12  # of one token: 2 N / F, and of a sequence: L c / W
+V_AT_MOST = (5 * GEMM_S + CACHE_S) / (GEMM_S + CACHE_S)  # of five tokens each, as the batch grows: 2.0986
+
+
+@pytest.mark.parametrize(
+    ("budget", "places", "most", "batch", "binds"),
+    [
+        (None, None, 4096, 4096, "search_end"),
+        (8192, None, 4096, 1638, "step_budget"),
+        (8192, 441, 4096, 441, "memory"),
+        (8192, 1638, 4096, 1638, "step_budget"),  # as many as the step holds: both end there
+        (8192, 5000, 100, 100, "search_end"),
+        (8192, 0, 4096, None, "memory"),
+        (4, None, 4096, None, "step_budget"),
+    ],
+)
+def test_a_limit_is_no_break_even(
+    budget: int | None, places: int | None, most: int, batch: int | None, binds: str
+) -> None:
+    """E - k c_d = 2.9616 stays above v at every batch: what ends the gain is a limit, and the speed-up there is still 1.34 or more."""
+    tokens, drafter = expected_tokens(0.8, 4), Drafter(relative_cost=0.1)
+    found = speculative_steps.break_even_batch(
+        M8_HH, drafter, tokens, 4, 1024, max_batched_tokens=budget, places=places, most=most, grouping="parts"
+    )
+    assert (found.batch, found.binds, found.break_even, found.limit) == (batch, binds, None, batch)
+    if batch is not None:
+        verify = speculative_steps.verify_ratio(M8_HH, batch, 4, 1024, grouping="parts")
+        assert verify < V_AT_MOST * 1.001 < tokens - 4 * 0.1
+        assert speedup(tokens, 4, 0.1, verify) > 1.34
+
+
+def test_a_break_even_beyond_memory_is_one() -> None:
+    """It is a figure of times; that memory holds fewer is another matter."""
+    args = (M8_HH, Drafter(relative_cost=0.1), expected_tokens(0.6, 4), 4, 1024)
+    free, small = (speculative_steps.break_even_batch(*args, places=places, grouping="parts") for places in (None, 10))
+    assert free == small
+    assert free.binds == "break_even"
+    assert free.break_even is not None
+    assert free.break_even > 10
+
+
+def test_drafts_that_gain_at_no_batch_have_no_limit() -> None:
+    found = speculative_steps.break_even_batch(M8_HH, Drafter(relative_cost=1.0), 2.0, 4, 1024, places=7)
+    assert (found.batch, found.binds, found.break_even, found.limit) == (None, "break_even", None, None)
+
+
+def test_experts_may_gain_only_beyond_what_memory_holds() -> None:
+    """Few sequences touch more experts with each draft; many touch them all: the gain begins at a larger batch than memory holds."""
+    args = (DS_HH, Drafter(), 2.2, 4, 1024)
+    gains = [batch for batch in range(1, 201) if 2.2 * DS_HH.step_s(batch, 1024) > DS_HH.step_s(batch, 1024, verify=5)]
+    assert gains
+    assert gains[0] > 2
+    found = speculative_steps.break_even_batch(*args, most=gains[-1], places=gains[0] - 1)
+    assert (found.batch, found.binds) == (None, "memory")
 
 
 def test_long_contexts_push_the_break_even_away() -> None:  # F11.6, MagicDec
@@ -181,14 +241,15 @@ def test_long_contexts_push_the_break_even_away() -> None:  # F11.6, MagicDec
         speculative_steps.break_even_batch(M8_HH, drafter, expected_tokens(0.6, 4), 4, context, grouping="parts")
         for context in (1024, 8192)
     )
-    assert short is not None
-    assert short < 400
-    assert longer == 4096  # the default of the most batches: no limit was met
+    assert short.break_even is not None
+    assert short.break_even < 400
+    assert (longer.batch, longer.binds) == (4096, "search_end")  # the default of the most batches: no limit was met
 
 
 def test_no_room_for_a_round() -> None:
     drafter = Drafter()
-    assert speculative_steps.break_even_batch(M8_HH, drafter, 2.0, 4, 1024, max_batched_tokens=4) is None
+    found = speculative_steps.break_even_batch(M8_HH, drafter, 2.0, 4, 1024, max_batched_tokens=4)
+    assert (found.batch, found.binds) == (None, "step_budget")
 
 
 @given(st.integers(1, 2000), st.integers(0, 12), st.integers(1, 100_000))
@@ -344,6 +405,7 @@ experts = speculative_steps.expert_bytes_ratio
         lambda: break_even(M8_HH, Drafter(), 2.0, 4, NAN),
         lambda: break_even(M8_HH, Drafter(), 2.0, 4, 1024, most=0),
         lambda: break_even(M8_HH, Drafter(), 2.0, 4, 1024, max_batched_tokens=0),
+        lambda: break_even(M8_HH, Drafter(), 2.0, 4, 1024, places=-1),
         lambda: experts(0, 4, 256, 8),
         lambda: experts(1, -1, 256, 8),
         lambda: experts(1, 4, 8, 9),

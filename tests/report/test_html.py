@@ -13,6 +13,7 @@ import pytest
 from shapes import HA, HH, M7, M8, deploy
 
 import roofplan
+from roofplan.accuracy.speculation import speculation_accuracy
 from roofplan.planner.comparing import Alternative
 from roofplan.planner.comparing import compare as compare_sized
 from roofplan.planner.results import Answer
@@ -20,7 +21,7 @@ from roofplan.planner.sizing import size_deployment
 from roofplan.report.canvas import DARK, LIGHT
 from roofplan.report.html import to_html
 from roofplan.report.memory_bar import memory_bar, parts_of
-from roofplan.report.sections import report_of
+from roofplan.report.sections import ARRANGERS, report_of
 
 LLAMA, H100 = "llama-3.1-8b", "h100-sxm"
 VOID = {"meta", "br"}
@@ -33,8 +34,14 @@ ANSWERS = {
     "roofline": lambda: roofplan.roofline(LLAMA, H100),
     "speculate": lambda: roofplan.speculate(LLAMA, H100, draft_cost=0.1, acceptance=0.8, k="1..4"),
     "figure": lambda: roofplan.figure("cache-steps"),
+    "trials": lambda: roofplan.speculate(simulate=True, rounds=2000),
     "kv": lambda: roofplan.kv(LLAMA),
+    "kv variants": lambda: roofplan.kv(LLAMA, variants=["mqa", "window:4096"], on=H100),
+    "error budget": lambda: roofplan.error_budget("kl=0.01"),
     "advise": lambda: roofplan.advise(LLAMA, H100),
+    "claim": lambda: roofplan.claim("500 tok/s", LLAMA, "a100-80gb"),
+    "gain": lambda: roofplan.claim("4x", LLAMA, "a100-80gb", by="weights", weights="int4-g128", concurrency=256),
+    "accuracy": speculation_accuracy,
 }
 DRAWN = {"sweep", "compare", "roofline", "speculate", "figure"}
 
@@ -87,6 +94,11 @@ def read(text: str) -> Reader:
     reader.close()
     assert not reader.open
     return reader
+
+
+def test_every_kind_of_answer_is_tried() -> None:
+    """Those of memory and speed take longer to compute, and are made as that of speculation is."""
+    assert {answer(name).command for name in ANSWERS} == ARRANGERS.keys() - {"accuracy memory", "accuracy speed"}
 
 
 @pytest.mark.parametrize("name", ANSWERS)

@@ -39,6 +39,12 @@ ANSWERS = {
     "sweep": lambda: roofplan.sweep(LLAMA, H100, over="batch=1..256:x2", prompt=4096, output=512, tpot="25 ms"),
     "grid": lambda: roofplan.sweep(LLAMA, H100, over=["batch=1,8,64", "context=1024,4096,32768"]),
     "compare": lambda: roofplan.compare(LLAMA, H100, "h200", "mi300x", "rtx-4090"),
+    "roofline": lambda: roofplan.roofline(LLAMA, H100, batches="1,8,64"),
+    "speculate": lambda: roofplan.speculate(LLAMA, H100, draft_cost=0.1, acceptance=0.8, concurrency="1,8,64"),
+    "advise": lambda: roofplan.advise(LLAMA, H100, concurrency=64),
+    "claim": lambda: roofplan.claim("500 tok/s", LLAMA, "a100-80gb"),
+    "kv": lambda: roofplan.kv(LLAMA, variants=["mqa", "mla:512+64", "window:4096"], on=H100),
+    "budget": lambda: roofplan.error_budget("kl=0.01,cosine=0.99"),
     "figure": lambda: roofplan.figure("attention-bytes"),
 }
 

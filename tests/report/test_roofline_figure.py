@@ -162,9 +162,17 @@ def test_nothing_overlaps_and_nothing_is_cut(case: str, size: tuple[int, int], d
             x, y = axes.transData.transform(place)
             radius = math.sqrt(area) / 2 * 0.9
             markers.append(Box(x - radius, y - radius, x + radius, y + radius))
+    roofs = [
+        (*begin, *end)
+        for line in axes.lines
+        if str(line.get_label()).startswith(("slope", "flat", "further", "batches"))
+        for begin, end in itertools.pairwise(axes.transData.transform(line.get_xydata()))
+    ]
+    assert roofs
     for text, box in drawn:
         if text in labels:
             assert not any(box.touches(marker) for marker in markers), text
+            assert not any(box.raised(0.7).crossed_by(line) for line in roofs), text  # half the width of a line
 
 
 def named(figure: Figure) -> list[str]:

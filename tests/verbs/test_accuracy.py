@@ -103,3 +103,49 @@ def test_hostile_labels_are_only_labels(tmp_path: Path) -> None:
         done = run("accuracy", "memory", "--data", str(path), "--by", "model,gpu")
         assert done.returncode == 0
         assert "\x1b" not in done.stdout
+
+
+# ------------------------------------------------------------------------------------------------ speed
+
+SERVED = ROWS.with_name("e2e_serving.csv")
+
+
+def served_rows(path: Path, *changes: dict[str, str]) -> Path:
+    """One served row for each change of its cells."""
+    rows = csv.DictReader(io.StringIO(SERVED.read_text(encoding="utf-8")))
+    row = next(row for row in rows if (row["engine"], row["concurrency"]) == ("vllm", "8"))
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, list(row))
+        writer.writeheader()
+        writer.writerows({**row, **change} for change in changes)
+    return path
+
+
+def test_rows_that_nothing_describes_end_no_comparison(tmp_path: Path) -> None:
+    changes = (
+        {},
+        {"engine": "nobody"},
+        {"gpu": "./own.yaml"},
+        {"model": "/etc/passwd", "isl": "99"},
+        {"concurrency": "1000000000"},
+    )
+    path = served_rows(tmp_path / "own.csv", *changes)
+    for options in ((), ("--leave-one-out",), ("--simulate",)):
+        result = answer("accuracy", "speed", "--data", str(path), *options)["result"]
+        assert result["metrics"]["tpot_ms"]["rows"] == 5
+        assert result["metrics"]["tpot_ms"]["answered"] == 1
+        assert result["coverage"] == pytest.approx(0.2)
+        assert sum(entry["figures"] for entry in result["unanswered_by_reason"]) == len(result["unanswered"]) == 8
+        assert {"metrics_by_engine_defaults", "metrics_with_left_out_rows", "fitted_constants"} <= set(result)
+    text = run("accuracy", "speed", "--data", str(path)).stdout
+    for said in ("Not answered", "engine defaults in the place", "Fitted constants", "median bias"):
+        assert said in text
+
+
+@pytest.mark.parametrize("column", ["model", "gpu", "engine", "origin"])
+def test_hostile_labels_of_served_rows_are_only_labels(column: str, tmp_path: Path) -> None:
+    path = served_rows(tmp_path / "own.csv", {column: "\x1b[31mred"}, {})
+    done = run("accuracy", "speed", "--data", str(path), "--by", column)
+    assert done.returncode == 0
+    assert "\x1b" not in done.stdout
+    assert "red" in done.stdout

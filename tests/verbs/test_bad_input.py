@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+from numeric_options import NAMED, NUMBERS, WORDS, metavars, numeric_options
 
 import roofplan
 from roofplan import cli
@@ -48,6 +49,22 @@ def test_a_numeric_option_takes_plain_numbers_only(option: str, value: str, caps
     assert name in refused(capsys, *OPTIONS[option], f"{name}={value}")
     if name in SIZES:
         assert name in refused(capsys, *OPTIONS[option], f"{name}={value} GB")
+
+
+@pytest.mark.parametrize(("verb", "option"), numeric_options())
+def test_every_numeric_option_of_every_verb_is_tried(
+    verb: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = NAMED.get((verb, option), option)
+    for value in ("nan", "-1", "1e400", "", "\x1b[31m1"):
+        said = refused(capsys, *numeric_options()[verb, option], f"{option}={value}")
+        assert said.startswith(f"roofplan: {name}: got ")
+        assert "beside it" not in said, "the value itself is refused, not the want of another option"
+
+
+def test_every_option_is_known_to_take_numbers_or_words() -> None:
+    for verb, options in metavars().items():
+        assert set(options.values()) <= NUMBERS | WORDS, verb
 
 
 @pytest.mark.parametrize(
