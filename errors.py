@@ -100,3 +100,7 @@ class LayoutError(RoofplanError):
 
 class DomainError(RoofplanError):
     """A value outside the domain of a formula."""
+
+
+class MeasureError(RoofplanError):
+    """A measurement that cannot be made as asked: no torch, no such device, no memory, a server that does not answer as it should."""

@@ -108,10 +108,14 @@ def predict(
     return Served(ttft, tpot, evidence.width, evidence.first_token_width, waiting)
 
 
+_RESIDUAL_PASSES = 4.0
+
+
 def without_serving_constants(case: Case) -> Case:
     """A row as kernels and data sheets alone would have it: nothing of what was fitted on served rows.
 
-    No host, no floors of layers and prompt steps, no passes over activations; a small kernel takes the device's own floor.
+    No host, no floors of layers and prompt steps; a small kernel takes the device's own floor. Of what passes over the activations only the
+    residual is left, which the norm before each of a layer's two parts reads and writes beside its own input and output.
     """
     d = case.deployment
     assert d.kernels is not None
@@ -121,7 +125,7 @@ def without_serving_constants(case: Case) -> Case:
         host_per_sequence=0.0,
         small_kernels=1.0,
         fused_quantisation=0.0,
-        layer_passes=0.0,
+        layer_passes=_RESIDUAL_PASSES,
         expert_passes=0.0,
         prompt_floor=0.0,
         expert_prompt_floor=0.0,

@@ -43,7 +43,13 @@ def unpredicted(row: TruthRow) -> Comparison:
     """A row without a prediction, with the reason."""
     text = f"{row.text('metric')} {row.text('notes')}"
     reason = next((why for pattern, why in _WHY if re.search(pattern, text)), _OTHERWISE)
-    labels = {"how": "none", "role": "scored", "engine": row.text("engine"), "target": row.text("model")}
+    labels = {
+        "how": "none",
+        "role": "scored",
+        "complete": "no",
+        "engine": row.text("engine"),
+        "target": row.text("model"),
+    }
     return Comparison(row.name, row.text("metric"), row.number("value") or 0.0, None, reason, labels)
 
 

@@ -79,6 +79,8 @@ def claim(
         options |= {"prompt": max(1, tokens - 1), "output": 1}
         if said.kind == "first_token":
             options |= {"prompt": max(1, tokens), "output": DEFAULT_OUTPUT}
+    if "concurrency" in options:
+        parse_count(options["concurrency"], "--users")
     built = deployment(model, device, **options)
     for_drafts: dict[str, object] = {"--drafts": drafts, "--acceptance": acceptance, "--draft-cost": draft_cost}
     as_used: dict[str, object] = {

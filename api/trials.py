@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..errors import DomainError
 from ..planner.draft_trials import Pair, Rule, random_pair, read_rule, run_trials
-from ..planner.goodness import kolmogorov_distance, kolmogorov_tail
+from ..planner.goodness import FEWEST, kolmogorov_distance, kolmogorov_tail
 from ..planner.speculation import TriedRules
 from ..quantities import COUNT, FRACTION, parse, parse_count
 
@@ -95,9 +96,22 @@ def tried(pair: Pair, trial: dict[str, Any], drafts: int) -> TriedRules:
     rule = read_rule(str(trial.get("relaxed", DEFAULT_RULE)))
     if rule.kept == "exact":
         raise DomainError("--relaxed", got="exact", wanted="typical or top:N: the exact rule is tried in any case")
+    if sum(share > 0 for share in pair.target) < 2:
+        wanted = (
+            "two tokens that are possible: where one alone is, nothing else can come out, and there is nothing to test"
+        )
+        raise DomainError("--target-probabilities", got="one possible token", wanted=wanted)
     runs = range(first, first + seeds)
-    exact = [run_trials(pair, Rule("exact"), drafts, rounds, seed) for seed in runs]
-    relaxed = [run_trials(pair, rule, drafts, rounds, seed) for seed in runs]
+    try:
+        exact = [run_trials(pair, Rule("exact"), drafts, rounds, seed) for seed in runs]
+        relaxed = [run_trials(pair, rule, drafts, rounds, seed) for seed in runs]
+    except DomainError as error:
+        if error.what != "counts":
+            raise
+        *others, likeliest = sorted(pair.target)
+        enough = math.ceil(FEWEST / min(likeliest, math.fsum(others)))
+        wanted = f"at least {enough:,}: chi-square says something when {FEWEST:g} tokens of two kinds are expected"
+        raise DomainError("--rounds", got=rounds, wanted=wanted) from error
     p_values = tuple(each.fit.p_value for each in exact)
     even = kolmogorov_tail(kolmogorov_distance(p_values), seeds) if seeds >= _FEWEST_SEEDS else None
     return TriedRules(

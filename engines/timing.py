@@ -25,6 +25,7 @@ class Timing:
     exchange_kernels : the collectives that it uses, best first
     prompt_floor : least seconds per layer of a step that holds prompt tokens, which is launched kernel by kernel
     expert_prompt_floor : the same for models with routed experts
+    draft_round : seconds of a round of drafts beside the passes of drafter and target
     spread : 80 % of measured times per token lie within x/÷ this, of models and devices that it was compared with
     first_token_spread : what the queue adds to that for times to first token (the logarithms' squares add up)
     fitted_on : the models with which it was compared as a server under load
@@ -41,6 +42,7 @@ class Timing:
     exchange_kernels: tuple[str, ...] = ("nccl",)
     prompt_floor: Seconds = 0.0
     expert_prompt_floor: Seconds = 0.0
+    draft_round: Seconds = 0.0
     spread: Number = 1.2
     first_token_spread: Number = 1.3
     fitted_on: tuple[str, ...] = ()

@@ -72,7 +72,7 @@ def _roof(r: ClaimResult) -> Explanation:
             ("bandwidth", bandwidth, _source(r, "memory.bandwidth")),
             (f"dense {arithmetic} peak", compute, _source(r, f"peak.{arithmetic}")),
         ),
-        binds=str(r.bottleneck or ""),
+        binds=str(r.roof_bottleneck or ""),
     )
 
 
@@ -124,14 +124,26 @@ _GAINS = {
 }
 
 
+_MOST = {
+    "cache": "FLOP without the cache / with it: no bytes are spared (F17)",
+    "weights": "bytes of a step with the wider weights / with these, or the ratio of the arithmetic's rates where that is more (F4.3)",
+    "kv": "bytes of a step with the wider cache / with this one, for each sequence (F3.7)",
+    "speculation": "E, tokens of a round, which takes a plain step at least; as measured: the gain itself (F11.5)",
+    "batching": "users that run: no step of all is shorter than that of one (F7.1)",
+    "devices": "bytes, FLOP or steps of one device for each token, alone / of several: their number, or more where one holds fewer users"
+    " (F12.1)",
+}
+
+
 def explain_gain(r: GainResult) -> tuple[Explanation, ...]:
     """Explain the figures of a claimed gain."""
     shown = ", ".join(f"{name} = {value:.6g}" for name, value in r.figures_beside.items() if value is not None)
     low, high = r.gain.low, r.gain.high
+    most = "none: kernels reach as much" if r.most is None else f"{r.most:.4g}"
+    ratio = "none: nothing bounds it" if r.ratio is None else f"{r.ratio:.4g}"
     return (
-        Explanation("bound_gain", f"{r.gain.bound:.4g}", f"{_GAINS[r.by]}: the larger of roof and reached", shown),
+        Explanation("bound_gain", most, _MOST[r.by], shown),
+        Explanation("roof_gain", f"{r.gain.bound:.4g}", f"{_GAINS[r.by]}, both at their roofs: no bound", shown),
         Explanation("expected_gain", f"{r.gain.expected:.4g}", "the same as reached", f"{low:.3g} to {high:.3g}"),
-        Explanation(
-            "ratio", f"{r.ratio:.4g}", "claim / most that the means gives", f"{r.claim.value:g} / {r.gain.bound:.4g}"
-        ),
+        Explanation("ratio", ratio, "claim / most that the means gives", f"{r.claim.value:g} / {most}"),
     )

@@ -1,7 +1,8 @@
 """Whether a claimed gain is possible: ``4x`` by narrower weights, by a cache, by drafts, by devices.
 
-A gain compares two deployments that differ in one means. Its bound is the larger of what the roof gives (one bound over the whole step) and
-what kernels are expected to reach, since fixed times can lie on one side only. What each means gives stands in :mod:`.claim_levers`.
+A gain compares two deployments that differ in one means. The ratio of their roofs bounds nothing, since either time may be further from
+its roof than the other: a ratio of work (of each device, of each token), and the tokens of a round do. A claim above such a bound is
+impossible, one below it and above what is expected needs help. What each means gives stands in :mod:`.claim_levers`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,14 @@ BY: tuple[By, ...] = get_args(By)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GainResult(Answer):
-    """The answer of ``roofplan claim`` to a gain; ``speed`` is tokens per second with the means, None where they do not tell."""
+    """The answer of ``roofplan claim`` to a gain.
+
+    Parameters
+    ----------
+    speed : tokens per second with the means, None where they do not tell
+    gain : its ``bound`` is the ratio of the two roofs, which is none of the gain; see ``most``
+    most : more than this the means cannot gain; None where kernels are expected to reach as much themselves, so that nothing is known
+    """
 
     claim: Claim
     question: Question
@@ -43,6 +51,7 @@ class GainResult(Answer):
     machine: Machine
     speed: Range | None
     gain: Range
+    most: float | None
     figures_beside: dict[str, float | None]
     verdict: Verdict
     reasons: tuple[ClaimReason, ...]
@@ -63,9 +72,9 @@ class GainResult(Answer):
         return self.verdict != "impossible"
 
     @property
-    def ratio(self) -> float:
-        """The claim over the most that the means can give."""
-        return self.claim.value / self.gain.bound
+    def ratio(self) -> float | None:
+        """The claim over the most that the means can give; None where nothing bounds it."""
+        return None if self.most is None else self.claim.value / self.most
 
     @property
     def warnings(self) -> tuple[Notice, ...]:
@@ -95,9 +104,16 @@ class GainResult(Answer):
             "verdict": self.verdict,
             "reasons": self.reasons,
             "ratio": self.ratio,
-            "bound_gain": self.gain.bound,
+            "bound_gain": self.most,
+            "bound_gain_reason": "kernels_reach_as_much" if self.most is None else None,
+            "roof_gain": self.gain.bound,
             "expected_gain": self.gain.expected,
-            "range": self.gain,
+            "range": {
+                "low": self.gain.low,
+                "expected": self.gain.expected,
+                "high": self.gain.high,
+                "bound": self.most,
+            },
             "bound_tokens_per_s": self.speed.bound if self.speed else None,
             "expected_tokens_per_s": self.speed.expected if self.speed else None,
             "figures": self.figures_beside,
@@ -154,15 +170,18 @@ def check_gain(
             gain = by_devices(machine, question)
         case _:
             raise DomainError("--by", got=by, wanted="the formats or drafts that it compares")
-    bound, expected = max(gain.roof, gain.expected), gain.expected
+    expected = gain.expected
+    # Kernels that are expected to reach more than equal ones could are not equal: the bound does not hold for them.
+    most = gain.most if expected <= gain.most * (1 + 1e-9) else None
     if gain.measured:
-        found = Range(bound, expected, expected, expected)
+        found = Range(expected, expected, expected, expected)
     elif machine.is_known:
         width = evidence_of(d).width ** 0.5
-        found = Range(bound, expected / width, expected, min(bound, expected * width))
+        high = expected * width if most is None else min(most, expected * width)
+        found = Range(gain.roof, expected / width, expected, high)
     else:
-        found = Range(bound, 0.0, expected, bound)
-    verdict = _verdict(claim, found)
+        found = Range(gain.roof, 0.0, expected, max(gain.roof, expected))
+    verdict = _verdict(claim, found, most)
     return GainResult(
         claim=claim,
         question=question,
@@ -170,15 +189,16 @@ def check_gain(
         machine=machine,
         speed=speed,
         gain=found,
+        most=most,
         figures_beside=gain.figures,
         verdict=verdict,
         reasons=gain.reasons if verdict in {"impossible", "needs_help"} or found.expected < 1 else (),
     )
 
 
-def _verdict(claim: Claim, gain: Range) -> Verdict:
+def _verdict(claim: Claim, gain: Range, most: float | None) -> Verdict:
     # Gains are said with two or three digits: half of the last one is no other claim.
-    if claim.value > gain.bound * 1.005:
+    if most is not None and claim.value > most * 1.005:
         return "impossible"
     if claim.value > gain.high * 1.005:
         return "needs_help"

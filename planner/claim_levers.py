@@ -5,6 +5,7 @@ Sources: formulas F17 (cache), F4.3 (weights), F3.1 (cache formats), F11.5 to F1
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from .acceptance import expected_tokens
 from .claim_means import NOTICED, drafts_fail, narrowing_fails
 from .claim_speeds import Aid, Machine, all_reduces, drafted, exchange_s, speed_of, verify_ratios
 from .costs import Load
+from .notices import main_arithmetic
 from .parallel import SINGLE
 from .speculative import break_even_acceptance, speedup, speedup_of_times
 from .step import StepModel
@@ -55,10 +57,12 @@ class Drafting:
         """
         domain.drafts(self.drafts, 1)
         if (self.acceptance is None) == (self.tokens is None):
-            got = "neither" if self.tokens is None else "both"
-            raise DomainError("speculation", got=got, wanted="one of --acceptance and --tokens-per-round")
+            ways = ("--acceptance", "--tokens-per-round")
+            got = " nor ".join(("neither " + ways[0], ways[1])) if self.tokens is None else " and ".join(ways)
+            raise DomainError("--by speculation", got=got, wanted="one of them: how often drafts are kept")
         if (self.round_s is None) != (self.step_s is None):
-            raise DomainError("speculation", got="one of them", wanted="both --round-time and --step-time, or neither")
+            got = "--step-time alone" if self.round_s is None else "--round-time alone"
+            raise DomainError("--by speculation", got=got, wanted="both --round-time and --step-time, or neither")
 
     @property
     def yields(self) -> float:
@@ -71,10 +75,16 @@ class Drafting:
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What one means gains at the roof and as reached, figures beside it, and why it is no more; ``measured`` gains have no range."""
+    """What one means gains at the roof and as reached, figures beside it, and why it is no more.
+
+    ``most`` is what it can gain at all, whatever kernels reach, if they reach as much without it: a ratio of work, devices, or tokens. The
+    ratio of two roofs is no such bound: both times lie above their roof, and either may be further from it. ``measured`` gains have no
+    range, and are the most themselves.
+    """
 
     roof: float
     expected: float
+    most: float
     figures: dict[str, float | None]
     reasons: tuple[ClaimReason, ...]
     measured: bool = False
@@ -89,7 +99,10 @@ def _load(machine: Machine, question: Question) -> Load:
 
 
 def by_cache(machine: Machine, claim: Claim) -> Gain:
-    """A cache against none: token passes, FLOP, and time, which is what counts (formula F17)."""
+    """A cache against none: token passes, FLOP, and time, which is what counts (formula F17); at most the ratio of FLOP.
+
+    Without a cache no bytes are spared: every pass reads the weights that a step with it reads.
+    """
     d = machine.deployment
     prompt, output = d.workload.prompt, d.workload.output
     passes = token_passes(prompt, output).ratio
@@ -97,13 +110,11 @@ def by_cache(machine: Machine, claim: Claim) -> Gain:
     reached = machine.reached if isinstance(machine.reached, StepModel) else nominal
     roof = generation_s(nominal, prompt, output, "whole").ratio
     expected = generation_s(reached, prompt, output).ratio
-    figures: dict[str, float | None] = {
-        "token_passes": passes,
-        "flop": _flop(nominal, prompt, output).ratio,
-        "time": roof,
-    }
+    flop = _flop(nominal, prompt, output).ratio
+    figures: dict[str, float | None] = {"token_passes": passes, "flop": flop, "time": roof}
     counted = roof < claim.value <= passes * 1.005
-    return Gain(roof, expected, figures, ("counts_token_passes_not_time" if counted else "decoding_is_memory_bound",))
+    why: ClaimReason = "counts_token_passes_not_time" if counted else "decoding_is_memory_bound"
+    return Gain(roof, expected, flop, figures, (why,))
 
 
 def _flop(model: StepModel, prompt: int, output: int) -> CacheSaving:
@@ -118,7 +129,7 @@ def _flop(model: StepModel, prompt: int, output: int) -> CacheSaving:
 
 
 def by_weights(machine: Machine, question: Question, wide: Formats) -> Gain:
-    """Narrower weights against wider ones (formula F4.3).
+    """Narrower weights against wider ones (formula F4.3): at most the ratio of bytes that a step reads, or that of the arithmetic's rates.
 
     Raises
     ------
@@ -133,11 +144,34 @@ def by_weights(machine: Machine, question: Question, wide: Formats) -> Gain:
         raise DomainError("--weights", got=d.formats.name, wanted=f"a format narrower than {wide.name}")
     roof, expected = _between(speed_of(before, question, aid), speed_of(machine, question, aid))
     reason = narrowing_fails(machine, load)
-    return Gain(roof, expected, {"weight_bytes_ratio": wide_bytes / narrow_bytes}, (reason,))
+    most = _most(before, machine, question)
+    return Gain(roof, expected, most, {"weight_bytes_ratio": wide_bytes / narrow_bytes}, (reason,))
+
+
+def _most(before: Machine, now: Machine, question: Question, users_before: int | None = None) -> float:
+    """What kernels that reach as much on both sides gain at most: the largest of the ratios of bytes, of FLOP by their rates, and of steps.
+
+    A step takes max(FLOP / F, bytes / W) and a fixed time, and max(a, b) / max(c, d) <= max(a / c, b / d), (a + b) / (c + d) too, whatever
+    share of F and W is reached. All are counted for each token, of which a step with more sequences makes more.
+    """
+    users = now.deployment.workload.concurrency
+    old, new = (
+        _of_a_token(machine, question, count) for machine, count in ((before, users_before or users), (now, users))
+    )
+    return max(a / b for a, b in zip(old, new, strict=True))
+
+
+def _of_a_token(machine: Machine, question: Question, users: int) -> tuple[float, float, float]:
+    """Bytes, FLOP over the rate of most of the arithmetic (1 where none is known), and steps for each token, on one rank."""
+    d = machine.deployment
+    flop, weights, cache = machine.nominal.totals(Load(machine.batch(users), question.context))
+    tokens = min(users, machine.running(users) * d.layout.dp)
+    rate = d.hardware.peak.rate(main_arithmetic(d)) or 1.0
+    return float(weights + cache) / tokens, float(flop) / rate / tokens, 1 / tokens
 
 
 def by_kv(machine: Machine, question: Question, wide: NumberFormat) -> Gain:
-    """A narrower cache against a wider one (formula F3.7).
+    """A narrower cache against a wider one (formula F3.7): at most the ratio of bytes that a step reads.
 
     Raises
     ------
@@ -149,7 +183,8 @@ def by_kv(machine: Machine, question: Question, wide: NumberFormat) -> Gain:
     before = Machine.of(replace(d, formats=replace(d.formats, kv=wide)), question)
     roof, expected = _between(speed_of(before, question, aid), speed_of(machine, question, aid))
     share = _cache_share(before.nominal, _load(before, question))
-    return Gain(roof, expected, {"cache_share_of_bytes": share}, ("cache_is_a_part_of_what_is_read",))
+    most = _most(before, machine, question)
+    return Gain(roof, expected, most, {"cache_share_of_bytes": share}, ("cache_is_a_part_of_what_is_read",))
 
 
 def _cache_share(model: StepModel, load: Load) -> float:
@@ -158,7 +193,7 @@ def _cache_share(model: StepModel, load: Load) -> float:
 
 
 def by_batching(machine: Machine, question: Question) -> Gain:
-    """All users together against one (formula F7.1).
+    """All users together against one (formula F7.1): at most as many times as they are, where a step takes a fixed time.
 
     Raises
     ------
@@ -175,11 +210,12 @@ def by_batching(machine: Machine, question: Question) -> Gain:
         reason = "memory_holds_fewer_users"
     elif machine.nominal.bottleneck(load) == "compute":
         reason = "compute_bound"
-    return Gain(roof, expected, {"cache_share_of_bytes": _cache_share(machine.nominal, load)}, (reason,))
+    most = _most(machine, machine, question, users_before=1)
+    return Gain(roof, expected, most, {"cache_share_of_bytes": _cache_share(machine.nominal, load)}, (reason,))
 
 
 def by_devices(machine: Machine, question: Question) -> Gain:
-    """Several devices against one: what they save, and what they exchange (formula F12.1)."""
+    """Several devices against one: what they save, and what they exchange; at most the ratio of what one has to do (formula F12.1)."""
     d = machine.deployment
     if d.layout.devices < 2:
         raise DomainError("--devices", got=d.layout.devices, wanted="at least 2, to gain by devices")
@@ -204,14 +240,14 @@ def by_devices(machine: Machine, question: Question) -> Gain:
         reasons = ["exchanges_outweigh"]
     if not alone.runs:
         reasons.append("one_device_does_not_hold_it")
-    return Gain(roof, expected, figures, tuple(reasons))
+    return Gain(roof, expected, _most(alone, machine, question), figures, tuple(reasons))
 
 
 # ------------------------------------------------------------------------------------------------ drafts
 
 
 def by_speculation(machine: Machine, question: Question, drafting: Drafting, claim: Claim) -> Gain:
-    """Drafts as used: tokens of a round over its cost, as modelled or as measured (formulas F11.5, F11.6)."""
+    """Drafts as used: tokens of a round over its cost, as modelled or as measured (formulas F11.5, F11.6); at most those tokens."""
     k, tokens, cost = drafting.drafts, drafting.yields, question.draft_cost
     batch, context = machine.batch(machine.deployment.workload.concurrency), question.context
     verify = verify_ratios(machine.nominal, k, batch, context, "whole")[-1]
@@ -251,7 +287,8 @@ def by_speculation(machine: Machine, question: Question, drafting: Drafting, cla
     }
     if not reasons:
         reasons.append("draft_cost_limits_the_gain")
-    return Gain(roof, expected, figures, tuple(reasons), measured=drafting.round_s is not None)
+    measured = drafting.round_s is not None
+    return Gain(roof, expected, expected if measured else tokens, figures, tuple(reasons), measured)
 
 
 def _best(machine: Machine, question: Question, drafting: Drafting, batch: float) -> int | None:
@@ -264,8 +301,11 @@ def _best(machine: Machine, question: Question, drafting: Drafting, batch: float
 
 def _break_even_batch(machine: Machine, question: Question, drafting: Drafting) -> LargestBatch:
     """The largest batch at which these drafts still gain at the roof, where there is an end of it."""
-    from .speculative_steps import Drafter, break_even_batch
+    from .speculative_steps import MOST_SEQUENCES, Drafter, break_even_batch
 
     drafter = Drafter(relative_cost=question.draft_cost)
     context = max(1.0, question.context)
-    return break_even_batch(machine.nominal, drafter, drafting.yields, drafting.drafts, context, grouping="whole")
+    most = max(MOST_SEQUENCES, math.ceil(machine.batch(machine.deployment.workload.concurrency)) + 1)
+    return break_even_batch(
+        machine.nominal, drafter, drafting.yields, drafting.drafts, context, most=min(most, 2**20), grouping="whole"
+    )

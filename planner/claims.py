@@ -10,7 +10,7 @@ Sources: formulas F16 (the check), F6.2 (the floor of a decode step), F6.1 (of a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import DomainError
@@ -96,11 +96,22 @@ class ClaimResult(Answer):
     @property
     def bottleneck(self) -> Bottleneck | None:
         """What most of the time is spent on as reached; None where it is memory that is claimed, or no rate is known."""
+        load = self._load
+        return None if load is None else self.machine.reached.bottleneck(load)
+
+    @property
+    def roof_bottleneck(self) -> Bottleneck | None:
+        """What most of the time is spent on at nominal rates, which the roof is made of; None as above."""
+        load = self._load
+        return None if load is None else self.machine.nominal.bottleneck(load)
+
+    @property
+    def _load(self) -> Load | None:
         if self.claim.kind == "sequences" or not self.deployment.hardware.has_rates:
             return None
         if self.claim.kind == "first_token":
-            return self.machine.reached.bottleneck(Load(0, 0, chunk=self.deployment.workload.prompt))
-        return self.machine.reached.bottleneck(Load(self.machine.batch(self.users), self.question.context))
+            return Load(0, 0, chunk=self.deployment.workload.prompt)
+        return Load(self.machine.batch(self.users), self.question.context)
 
     @property
     def warnings(self) -> tuple[Notice, ...]:
@@ -160,6 +171,7 @@ class ClaimResult(Answer):
             **speed_figures(claim, self.speed),
             "range": _in_its_unit(claim, self.speed),
             "bottleneck": self.bottleneck,
+            "roof_bottleneck": self.roof_bottleneck,
             "means": [self._mean(means) for means in self.means],
             "combinations": [
                 {"means": each.ids, "setting": each.setting, **speed_figures(claim, each.speed)}
@@ -171,7 +183,9 @@ class ClaimResult(Answer):
     def _mean(self, means: Mean) -> dict[str, Any]:
         speed, now = means.speed, self.speed.bound
         gain = speed.bound / now if speed is not None and now else None
-        named = {"id": means.id, "explains": means.explains, "setting": means.setting, "reason": means.reason}
+        as_reached = means.explains and speed is not None and reaches(speed, self.claim, roof=False)
+        named = {"id": means.id, "explains": means.explains, "explains_as_reached": as_reached}
+        named |= {"setting": means.setting, "reason": means.reason}
         return {**named, "gain": gain, **speed_figures(self.claim, speed)}
 
     def explain(self) -> tuple[Explanation, ...]:
@@ -301,8 +315,3 @@ def _causes(machine: Machine, question: Question, claim: Claim, users: int) -> I
         yield Cause("dequantised_to_16_bit_compute", {"batch": load.decoders})
     if not question.served and users > 1:
         yield Cause("prompts_are_computed_too", {"prompts_s_per_step": missing_s})
-
-
-def for_context(d: Deployment, context: int, *, output: int = 1) -> Deployment:
-    """The deployment for sequences of so many tokens in memory, without prompts among the steps."""
-    return replace(d, workload=replace(d.workload, prompt=max(1, context - output), output=output))

@@ -36,13 +36,6 @@ Method = Literal["mtp", "medusa", "eagle", "ngram", "layer-skip"]
 METHODS: tuple[Method, ...] = get_args(Method)
 
 _SHARED_TABLES = ("embedding", "head")  # of drafters that use the target's
-# Fixed time of a round beside drafting and verification: (seconds, what it was fitted to). Engines that are not named here hide it.
-_ROUND_OVERHEAD: dict[str, tuple[float, str]] = {
-    "sglang": (
-        3.2e-3,
-        "median of what rounds take beside their steps, EAGLE-2 and EAGLE-3 for Llama-3.1-8B on an H100 (sgl-project/sglang pull 4247)",
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +72,11 @@ def round_overhead(d: Deployment, given_s: float | None) -> tuple[float, Assumpt
     """
     if given_s is not None:
         return domain.not_negative("--overhead", given_s), Assumption("round_overhead_s", given_s, "as given", "user")
-    seconds, source = _ROUND_OVERHEAD.get(
-        d.engine.engine, (0.0, "none is known of this engine: rounds cost their steps")
-    )
-    return seconds, Assumption("round_overhead_s", seconds, source, "fitted" if seconds else "derived")
+    seconds, origin = d.engine.timing.draft_round, d.engine.origin("timing.draft_round")
+    if not seconds or origin is None:
+        source = "none is known of this engine: rounds cost their steps"
+        return 0.0, Assumption("round_overhead_s", 0.0, source, "derived")
+    return seconds, Assumption("round_overhead_s", seconds, origin.source, origin.kind)
 
 
 def of_cost(relative_cost: float, overhead_s: float = 0.0) -> DraftPlan:
@@ -175,7 +169,8 @@ def of_method(
 
 def has_mtp_layer(model: ModelSpec) -> bool:
     """Whether a model comes with a layer of its own that drafts (MTP)."""
-    return any(part.kind == "mtp" for part in (*model.parts, *model.checkpoint))
+    kinds = [*(part.kind for part in model.parts), *(stored.kind for stored in model.checkpoint)]
+    return "mtp" in kinds
 
 
 def _heads(d: Deployment, vocabulary: int | None, overhead_s: float) -> DraftPlan:

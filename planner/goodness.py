@@ -19,7 +19,7 @@ from . import domain
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_FEWEST = 5.0  # counts that are expected of a kind, below which chi-square is no good approximation
+FEWEST = 5.0  # counts that are expected of a kind, below which chi-square is no good approximation
 _MOST_TERMS = 100_000
 _SMALLEST = 1e-300
 
@@ -103,7 +103,7 @@ def chi_square(counts: Sequence[int], expected: Sequence[float]) -> ChiSquare:
     kinds = sorted((share * total, count) for count, share in zip(found, shares, strict=True) if share)
     pooled, wanted, counted = 0, 0.0, 0
     for expectation, count in kinds:
-        if expectation >= _FEWEST and not 0 < wanted < _FEWEST:
+        if expectation >= FEWEST and not 0 < wanted < FEWEST:
             break
         pooled, wanted, counted = pooled + 1, wanted + expectation, counted + count
     cells = kinds[pooled:] + ([(wanted, counted)] if pooled else [])

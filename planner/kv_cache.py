@@ -73,10 +73,6 @@ class CacheTerm:
         kept = tokens if self.window is None else min(tokens, self.window)
         return divided((kept if self.share == 1 else evicted_live_tokens(kept, self.share)) // self.every, self.ranks)
 
-    def stored_elements(self, tokens: int) -> int:
-        """Elements stored in all of its layers."""
-        return self.layers * self.entries(tokens) * self.elements if self.stored else 0
-
 
 @dataclass(frozen=True, slots=True)
 class StateTerm:

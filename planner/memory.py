@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from .activations import activation_peak, logit_rows
 from .adapters import adapter_bytes
 from .kv_cache import CacheLayout, cache_layout
-from .paging import PagedCache, paged
 from .parallel import divided
 from .parameters import stage_bytes
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from ..engines.profile import Budget, BytesByRanks, Part
     from ..models.spec import LayerGroup
     from .deployment import Deployment
+    from .paging import PagedCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +140,8 @@ def engine_cache(d: Deployment) -> CacheLayout | PagedCache:
     cache, paging = rank_cache(d), d.engine.paging
     if paging is None:
         return cache
+    from .paging import paged
+
     # A block of a context-parallel rank holds as many tokens as ever: those of the sequence that it stands for are more.
     return paged(cache, paging, (d.settings.block or paging.block) * d.layout.cp, d.step_tokens)
 
@@ -221,7 +223,7 @@ def plan_capacity(d: Deployment, plan: MemoryPlan) -> Capacity:
     per_sequence = max(1, plan.kv_bytes_per_sequence)
     held, admitted = budget // per_sequence, d.max_num_seqs
     cache, paging, limit = engine_cache(d), d.engine.paging, d.longest_sequence
-    if isinstance(cache, PagedCache) and paging is not None:
+    if paging is not None and not isinstance(cache, CacheLayout):
         tokens, at_limit = cache.printed_tokens(budget, paging, limit), cache.concurrency(budget, limit)
     else:
         tokens, at_limit = budget * length // per_sequence, budget / max(1, cache.bytes_per_sequence(limit))

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from ..models.spec import Attention, CompressedAttention, CrossAttention, LatentAttention, Moe, Recurrent
-from .context_parallel import merge_bytes
 from .costs import (
     ActivationTraffic,
     Collective,
@@ -289,6 +288,8 @@ def _context_exchanges(d: Deployment, layer: LayerGroup) -> Iterator[Collective]
     cp, tp, layers = d.layout.cp, d.layout.tp, layer.count
     if cp == 1:
         return
+    from .context_parallel import merge_bytes  # few deployments need it
+
     for mixer in layer.attention:
         entry = (
             sum(term.elements / term.every for term in mixer_terms(mixer, layers, tp)) * d.formats.kv.bytes_per_element

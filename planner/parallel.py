@@ -1,9 +1,9 @@
 """How a model is divided over devices: tensor, pipeline, data, context and expert parallelism, and what one rank holds.
 
-``devices = tp x pp x dp x cp``. The ``cp`` ranks of a context group hold the same weights and divide the tokens of each sequence: those of
-a prompt while it is computed, and those of its cache (:mod:`.context_parallel`). Experts are divided over a group of ``ep`` ranks inside
-the ``tp x dp`` ranks of a stage: with ``ep <= tp`` the experts are spread inside one replica (and each is cut ``tp / ep`` ways), with ``ep >
-tp`` over ``ep / tp`` replicas that then work in step.
+``devices = tp x pp x dp x cp``. The ``cp`` ranks of a context group hold the same weights and divide the tokens of each sequence: those
+of a prompt while it is computed, and those of its cache (:mod:`.context_parallel`). Experts are divided over a group of ``ep`` ranks
+inside the ``tp x dp`` ranks of a stage: with ``ep <= tp`` the experts are spread inside one replica (and each is cut ``tp / ep`` ways),
+with ``ep > tp`` over ``ep / tp`` replicas that then work in step.
 """
 
 from __future__ import annotations

@@ -25,7 +25,6 @@ from .notices import assumptions_of, main_arithmetic, overcommitted, warnings_of
 from .parallel import SINGLE
 from .parameters import count_parameters, stored_bytes
 from .reached import reached_model
-from .remedies import remedies
 from .results import Answer, Assumption, Explanation, Notice
 from .step import StepModel
 from .times import most_requests_per_s, times_of
@@ -84,6 +83,10 @@ class SizeResult(Answer):
     @property
     def remedies(self) -> tuple[str, ...]:
         """Single changes after which it fits; empty when it does."""
+        if self.fits:
+            return ()
+        from .remedies import remedies
+
         return remedies(self.deployment, self.memory, self.capacity)
 
     @property

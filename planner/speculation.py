@@ -36,6 +36,12 @@ COLUMNS = (
 )
 
 
+_ALONE = Assumption(
+    "served",
+    value=False,
+    source="decoding alone: prompts set the context and are not computed among the rounds",
+    kind="default",
+)
 LEAST = 1e-6  # p-value of a rule that is taken to fail
 _LEAST_EVEN = 1e-3
 
@@ -120,7 +126,7 @@ class SpeculationResult(Answer):
         if self.planned is None:
             return ()
         kernels = kernel_assumptions(self.planned.deployment) if self.planned.timing == "reached" else []
-        return (*self.planned.assumed, *self.planned.plan.assumptions, *kernels)
+        return (*self.planned.assumed, _ALONE, *self.planned.plan.assumptions, *kernels)
 
     def inputs(self) -> dict[str, Any]:
         """What was asked."""

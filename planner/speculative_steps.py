@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .deployment import Deployment
     from .step import Grouping
 
-_MOST_SEQUENCES = 4096  # that are looked at unless more are asked for
+MOST_SEQUENCES = 4096  # that are looked at unless more are asked for
 _MOST_BATCH = 2**20
 
 
@@ -303,7 +303,7 @@ def break_even_batch(
     *,
     max_batched_tokens: int | None = None,
     places: int | None = None,
-    most: int = _MOST_SEQUENCES,
+    most: int = MOST_SEQUENCES,
     grouping: Grouping = "operators",
 ) -> LargestBatch:
     """Largest batch at which k drafts still gain, E t_plain > t_round (formula F11.6), and what ends it.

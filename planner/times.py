@@ -16,7 +16,6 @@ from .figures import LatencyFigures, ThroughputFigures
 from .latency import SteadyState, steady_state
 from .load import LoadState, Server, Traffic, closed_loop
 from .memory import plan_capacity, plan_memory
-from .open_loop import open_loop, rate_when_full
 from .ranges import Range
 from .reached import reached_model
 
@@ -86,8 +85,13 @@ def _load(d: Deployment, server: Server, users: int) -> LoadState:
     """A replica under its share of the workload: of the rate that arrives, where one is given that it can keep up with."""
     workload = d.workload
     traffic = Traffic(workload.prompt, workload.output, users, _VARIED)
-    at_rate = None if workload.rate is None else open_loop(server, traffic, workload.rate / d.layout.dp)
-    return closed_loop(server, traffic) if at_rate is None else at_rate
+    if workload.rate is not None:
+        from .open_loop import open_loop
+
+        state = open_loop(server, traffic, workload.rate / d.layout.dp)
+        if state is not None:
+            return state
+    return closed_loop(server, traffic)
 
 
 def at_rate(d: Deployment, rate: float) -> Deployment:
@@ -99,6 +103,8 @@ def at_rate(d: Deployment, rate: float) -> Deployment:
     ----------
     rate : requests per second over all replicas
     """
+    from .open_loop import open_loop
+
     workload, places = d.workload, max(1, places_of(d))
     server = server_of(d, reached_model(d), places)
     state = open_loop(server, Traffic(workload.prompt, workload.output, 1, _VARIED), rate / d.layout.dp)
@@ -110,6 +116,8 @@ def at_rate(d: Deployment, rate: float) -> Deployment:
 
 def most_requests_per_s(d: Deployment) -> float:
     """Requests per second that a deployment keeps up with, every place taken."""
+    from .open_loop import rate_when_full
+
     server = server_of(d, reached_model(d), max(1, places_of(d)))
     return d.layout.dp * rate_when_full(server, Traffic(d.workload.prompt, d.workload.output, 1, _VARIED))
 

@@ -94,11 +94,6 @@ class Variant:
         """What is given up."""
         return "; ".join(part.why for part in self.parts)
 
-    @property
-    def keeps_first_tokens(self) -> bool:
-        """Whether the first tokens of a sequence stay visible beside a window."""
-        return any(part.kind == "sinks" for part in self.parts)
-
     def of(self, model: ModelSpec, kv_format: NumberFormat) -> tuple[ModelSpec, NumberFormat]:
         """Change a model and the format of its cache.
 

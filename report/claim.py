@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..planner.claim_search import Mean
     from ..planner.claims import Cause, ClaimResult
     from ..planner.deployment import Deployment
+    from ..planner.ranges import Range
     from .sections import Row
 
 REASONS = {
@@ -144,7 +145,8 @@ def _verdict(r: ClaimResult) -> str:
         held = f"memory holds {bound}" if r.claim.kind == "sequences" else f"{r.claim.show(own.expected)} is expected"
         return f"Plausible: {held}."
     if r.verdict == "slower_than_it_should_be":
-        return f"Slower than it should be: {r.claim.show(own.expected)} is expected, at least {r.claim.show(own.low)}."
+        slowest = f"at {'most' if r.claim.is_time else 'least'} {r.claim.show(own.low)}"
+        return f"Slower than it should be: {r.claim.show(own.expected)} is expected, {slowest}."
     if not r.machine.runs:
         above = REASONS[r.reasons[0]]
     elif "datasheet_is_not_reached" in r.reasons:
@@ -155,7 +157,8 @@ def _verdict(r: ClaimResult) -> str:
     if r.verdict == "impossible":
         return f"Impossible: {above}; no means explains it, nor do all of them together."
     named = [" + ".join(_MEANS[name] for name in each.ids) for each in r.combinations]
-    explained = f"{', or '.join(named)} would explain it" if named else "no means was found"
+    at = "" if any(_is_reached(r, each.speed) for each in r.combinations) else " at the roof"
+    explained = f"{', or '.join(named)} would explain it{at}" if named else "no means was found"
     return f"Needs help: {above}; {explained}."
 
 
@@ -178,7 +181,7 @@ def _figures(r: ClaimResult) -> Section:
         rows = [
             ("claimed", shown(r.claim.speed), ""),
             ("expected", shown(r.speed.expected), known or spread),
-            ("roof", shown(r.speed.bound), f"limited by {r.bottleneck}" if r.bottleneck else ""),
+            ("roof", shown(r.speed.bound), f"limited by {r.roof_bottleneck}" if r.roof_bottleneck else ""),
         ]
     rows.append(
         (
@@ -190,13 +193,24 @@ def _figures(r: ClaimResult) -> Section:
     return Section("The claim", ("", "", ""), tuple(rows))
 
 
+def _is_reached(r: ClaimResult, speed: Range | None) -> bool:
+    """Whether a means reaches the claim on kernels as they are, and not at nominal rates alone."""
+    return speed is None or r.claim.speed <= speed.high * (1 + 1e-12)
+
+
+def _explains(r: ClaimResult, speed: Range | None) -> str:
+    if speed is None or r.claim.speed <= speed.expected * (1 + 1e-12):
+        return "explains it"
+    return "explains it at best" if _is_reached(r, speed) else "explains it at the roof"
+
+
 def _means(r: ClaimResult) -> Section:
     in_memory = r.claim.kind == "sequences"
 
     def row(means: Mean) -> Row:
         speed = means.speed
         figures = [] if speed is None else [r.claim.show(value) for value in (speed.bound, speed.expected)]
-        why = "explains it" if means.reason is None else REASONS[means.reason]
+        why = _explains(r, speed) if means.reason is None else REASONS[means.reason]
         columns = (figures or ["", ""])[in_memory:]  # memory has no roof
         return _MEANS[means.id], _setting(means.setting), *columns, why
 
@@ -266,15 +280,21 @@ def _of_gain(r: GainResult) -> Report:
     rows: list[Row] = [
         ("claimed", shown(r.claim.value), ""),
         ("expected", shown(gain.expected), f"{shown(gain.low)} to {shown(gain.high)}"),
-        ("at most", shown(gain.bound), ""),
-        *((_LABELS[name], _beside(name, value), "") for name, value in r.figures_beside.items() if value is not None),
+        ("at the roofs of both", shown(gain.bound), ""),
+        ("at most", "" if r.most is None else shown(r.most), _MOST[r.by] if r.most else "kernels reach as much"),
+        *(
+            (_LABELS[name], _beside(name, value), "")
+            for name, value in r.figures_beside.items()
+            if name in _LABELS and value is not None
+        ),
     ]
     sections = [Section(f"The gain by {_BY[r.by]}", ("", "", ""), tuple(rows))]
     if r.reasons:
         sections.append(Section("Why it is no more", ("",), tuple((REASONS[code],) for code in r.reasons)))
+    most = "and nothing bounds it" if r.most is None else f"{shown(r.most)} the most there is"
     verdict = {
-        "impossible": f"Impossible: {_BY[r.by]} gain{'s' if r.by in _SINGULAR else ''} at most {shown(gain.bound)} here.",
-        "needs_help": f"Needs help: {shown(gain.expected)} is expected, {shown(gain.bound)} the most there is.",
+        "impossible": f"Impossible: {shown(gain.expected)} is expected, {most}.",
+        "needs_help": f"Needs help: {shown(gain.expected)} is expected, {most}.",
         "plausible": f"Plausible: {shown(gain.expected)} is expected.",
         "slower_than_it_should_be": f"Slower than it should be: {shown(gain.expected)} is expected.",
     }[r.verdict]
@@ -285,7 +305,6 @@ def _of_gain(r: GainResult) -> Report:
 _LABELS = {
     "token_passes": "token passes without it / with it",
     "flop": "FLOP without it / with it",
-    "time": "time without it / with it, at the roof",
     "weight_bytes_ratio": "weight bytes of a step before / now",
     "cache_share_of_bytes": "cache of the bytes of a step",
     "all_reduces": "all-reduces of a step",
@@ -299,7 +318,14 @@ _LABELS = {
     "best_drafts": "best number of drafts",
     "break_even_users": "most users with whom they gain",
 }
-_SINGULAR = {"cache", "kv", "batching"}
+_MOST = {
+    "cache": "the ratio of FLOP",
+    "weights": "the ratio of bytes or of rates",
+    "kv": "the ratio of bytes",
+    "speculation": "the tokens of a round; as measured: the gain itself",
+    "batching": "the users that run",
+    "devices": "the ratio of what each has to do",
+}
 
 
 def _beside(name: str, value: float) -> str:

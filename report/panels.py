@@ -98,7 +98,7 @@ def new_page(
         rectangle = (begin / width, low / height, room_wide / width, max(room_high, 1) / height)
         panels.append(figure.add_axes(rectangle))
     for axes in panels:
-        _dressed(axes, theme)
+        dressed(axes, theme)
     return Page(figure, tuple(panels), ruler)
 
 
@@ -138,7 +138,8 @@ def _draw_key(
     return rows * _ROW + 10
 
 
-def _dressed(axes: Axes, theme: Theme) -> None:
+def dressed(axes: Axes, theme: Theme) -> None:
+    """Give a panel the colours of a theme, and a grid."""
     axes.set_facecolor(theme.paper)
     axes.tick_params(which="both", color=theme.faint, labelcolor=theme.ink)
     for side in ("left", "bottom"):

@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from .canvas import POINTS_PER_INCH, Ruler, new_figure
-from .panels import NARROW
+from .panels import NARROW, dressed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +83,7 @@ def new_page(title: str, subtitle: str, keys: Sequence[Sequence[Entry]], size: t
             max(column.top - _ABOVE - floor, 1) / height,
         )
         panels.append(figure.add_axes(box))
-        _dress(panels[-1], theme)
+        dressed(panels[-1], theme)
     return Page(figure, tuple(panels), ruler)
 
 
@@ -161,12 +161,3 @@ def _draw_sample(figure: Figure, entry: Entry, start: tuple[float, float], lengt
         sample.set_data([x, middle, x + length], [y, y, y])
         sample.set_markevery([1])
     figure.add_artist(sample)
-
-
-def _dress(axes: Axes, theme: Theme) -> None:
-    axes.set_facecolor(theme.paper)
-    axes.tick_params(which="both", color=theme.faint, labelcolor=theme.ink)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(theme.faint)
-    axes.grid(visible=True, color=theme.grid, linewidth=0.6)
-    axes.set_axisbelow(True)

@@ -29,6 +29,9 @@ REASONS = {
 }
 
 
+DECODING_ALONE = "Decoding alone: prompts of a server's other requests come between its rounds and are not counted (roofplan advise does)."
+
+
 def speculation_report(r: SpeculationResult) -> Report:
     """Arrange speculation: verdict, speed-ups, the best of each concurrency, what a round costs, memory; and trials."""
     sections: list[Section] = []
@@ -37,7 +40,7 @@ def speculation_report(r: SpeculationResult) -> Report:
     if r.planned is not None:
         p = r.planned
         heading, verdict = heading_of(p), _verdict(p)
-        sections += [_speedups(p), _best(p), _costs(p), _memory(p)]
+        sections += [_speedups(p), _best(p), *_ends(p), _costs(p), _memory(p)]
         remarks += _remarks(p)
     if r.tried is not None:
         t = r.tried
@@ -149,21 +152,20 @@ def _best(p: Planned) -> Section:
                 show_time(tpot.expected),
                 _time(after[0]),
                 show_rate(after[1].expected),
-                _break_even(choice),
-                _most(choice),
             )
         )
-    header = (
-        "requests",
-        "best",
-        "speed-up",
-        "TPOT without",
-        "TPOT with (low to high)",
-        "tokens/s",
-        "pays above acceptance",
-        "pays up to batch",
-    )
+    header = ("requests", "best", "speed-up", "TPOT without", "TPOT with (low to high)", "tokens/s")
     return Section("The best at each concurrency", header, tuple(rows))
+
+
+def _ends(p: Planned) -> list[Section]:
+    rows = []
+    for choice in p.table.choices:
+        row = choice.nearest
+        if row is not None:
+            rows.append((show_count(choice.concurrency), str(row.k), _break_even(choice), _most(choice)))
+    header = ("requests", "k", "pays above acceptance", "pays up to batch")
+    return [Section("Where it stops to pay", header, tuple(rows))] if rows else []
 
 
 def _time(figure: Range) -> str:
@@ -214,7 +216,7 @@ def _remarks(p: Planned) -> list[str]:
         "roofline": "Steps at nominal rates (the roofline), every operator by itself.",
         "two-part": "Steps at nominal rates, one bound for the linear part and one for attention (formula F11.6).",
     }
-    remarks = [how[p.timing]]
+    remarks = [how[p.timing], DECODING_ALONE]
     overhead = next(each for each in p.assumed if each.name == "round_overhead_s")
     if overhead.kind == "fitted":
         remarks.append(

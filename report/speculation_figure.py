@@ -67,18 +67,19 @@ def _rows(p: Planned, choice: Choice) -> list[Row]:
     return [row for row in p.table.rows if row.concurrency == choice.concurrency]
 
 
-def _looks(shown: tuple[Choice, ...], theme: Theme) -> Iterator[tuple[Choice, str, str, float]]:
-    """Colour, marker and width of each line: those that are drawn first are wider, so that equal lines do not hide one another."""
-    widths = [1.3 + 0.7 * (len(shown) - 1 - place) for place in range(len(shown))]
-    return zip(shown, cycle(theme.series), cycle(_MARKERS), widths, strict=False)
+def _looks(shown: tuple[Choice, ...], theme: Theme) -> Iterator[tuple[Choice, dict[str, Any]]]:
+    """How each line looks: those that are drawn first are wider, so that equal lines do not hide one another."""
+    for place, (choice, colour, marker) in enumerate(zip(shown, cycle(theme.series), cycle(_MARKERS), strict=False)):
+        width = 1.3 + 0.7 * (len(shown) - 1 - place)
+        yield choice, {"color": colour, "marker": marker, "markersize": 3.5 + 0.5 * width, "linewidth": width}
 
 
 def _key(p: Planned, shown: tuple[Choice, ...], theme: Theme) -> Iterator[Entry]:
     from matplotlib.lines import Line2D
 
-    for choice, colour, marker, width in _looks(shown, theme):
+    for choice, look in _looks(shown, theme):
         text = f"{show_count(choice.concurrency)} request{'s' if choice.concurrency > 1 else ''}"
-        yield Entry(Line2D([], [], color=colour, marker=marker, markersize=3.5 + 0.5 * width, linewidth=width), text)
+        yield Entry(Line2D([], [], **look), text)
     if any(choice.k for choice in shown):
         star = Line2D([], [], color=theme.ink, marker="*", markersize=_STAR * 0.7, linestyle="None")
         yield Entry(star, "best number")
@@ -90,18 +91,10 @@ def _key(p: Planned, shown: tuple[Choice, ...], theme: Theme) -> Iterator[Entry]
 
 def _speedups(axes: Axes, p: Planned, shown: tuple[Choice, ...], theme: Theme) -> None:
     axes.axhline(1, color=theme.faint, linewidth=1, linestyle=_NOTHING, label="no gain")
-    for choice, colour, marker, width in _looks(shown, theme):
+    for choice, look in _looks(shown, theme):
         rows = _rows(p, choice)
         drafts, gains = [0, *(row.k for row in rows)], [1.0, *(row.speedup for row in rows)]
-        axes.plot(
-            drafts,
-            gains,
-            color=colour,
-            marker=marker,
-            markersize=3.5 + 0.5 * width,
-            linewidth=width,
-            label=f"{choice.concurrency}",
-        )
+        axes.plot(drafts, gains, label=f"{choice.concurrency}", **look)
         beyond = [(row.k, row.speedup) for row in rows if not row.within_budget]
         if beyond:
             axes.plot(
@@ -111,7 +104,7 @@ def _speedups(axes: Axes, p: Planned, shown: tuple[Choice, ...], theme: Theme) -
             axes.plot(
                 [choice.k],
                 [choice.speedup],
-                color=colour,
+                color=look["color"],
                 marker="*",
                 markersize=_STAR,
                 markeredgecolor=theme.paper,
@@ -126,17 +119,9 @@ def _costs(axes: Axes, p: Planned, shown: tuple[Choice, ...], theme: Theme) -> N
     axes.plot(
         drafts, [1.0, *(row.expected_tokens for row in rows)], color=theme.ink, linewidth=2, label="tokens", zorder=4
     )
-    for choice, colour, marker, width in _looks(shown, theme):
+    for choice, look in _looks(shown, theme):
         costs = [1.0, *(row.round_cost for row in _rows(p, choice))]
-        axes.plot(
-            drafts,
-            costs,
-            color=colour,
-            marker=marker,
-            markersize=3.5 + 0.5 * width,
-            linewidth=width,
-            label=f"{choice.concurrency}",
-        )
+        axes.plot(drafts, costs, label=f"{choice.concurrency}", **look)
 
 
 def _across(page: Page, axes: Axes, p: Planned) -> None:

@@ -51,7 +51,6 @@ OTHER_WORDS = {  # in place of those of the verb
     ("claim", "--round-time"): f"{_GAIN} --tokens-per-round 2.5 --step-time 10ms",
     ("claim", "--step-time"): f"{_GAIN} --tokens-per-round 2.5 --round-time 30ms",
 }
-NAMED = {("claim", "--users"): "--concurrency"}  # options that are named as the library names them
 
 
 @cache

@@ -47,6 +47,59 @@ def test_commands_in_tables_have_an_answer(command: str, capsys: pytest.CaptureF
     assert capsys.readouterr().out
 
 
+# Numbers in bold beside such a command are what it prints: | said | **4.73 ms** … | `roofplan …` |
+CHAPTER = (ROOT / "docs" / "from-bytes-to-tokens-per-second.md").read_text(encoding="utf-8")
+STATEMENTS = re.findall(r"^\| (.+?) \| (.+?) \| `(roofplan [^`]+)` \|$", CHAPTER, re.MULTILINE)
+_NUMBER = r"(\d[\d,]*(?:\.\d+)?)(?:e([-+]\d+))?"
+_UNIT = r"(?:ms|s|B|[KMGT]i?B|tokens?(?:/s)?|sequences|FLOP per byte|%)"
+QUANTITY = re.compile(rf"{_NUMBER}(?: ?({_UNIT})(?![\w/]))?")
+
+
+def quantities_in(text: str) -> list[tuple[float, str]]:
+    """Numbers of a text with their units; ``times`` and the like are none."""
+    return [(float(n.replace(",", "")) * 10 ** int(e or 0), unit) for n, e, unit in QUANTITY.findall(text)]
+
+
+def is_printed(said: str, text: str) -> bool:
+    """Whether a number is in a text, to as many digits as are said, with the same unit."""
+    ((value, unit),) = quantities_in(said)
+    digits = len(QUANTITY.match(said)[1].partition(".")[2])  # type: ignore[index]
+    half = 0.5 * 10.0**-digits * (1 + 1e-9)
+    return any(abs(found - value) <= half and (not unit or unit == of) for found, of in quantities_in(text))
+
+
+@pytest.mark.parametrize(
+    ("said", "text", "printed"),
+    [
+        ("4.73 ms", " 13   10.5 ms   4.73 ms", True),
+        ("4.7 ms", "4.73 ms", True),
+        ("4.7 ms", "4.76 ms", False),
+        ("4.7 ms", "4.7 s or 4.7", False),
+        ("2.01 times", '"y": [1.0, 2.0135935]', True),
+        ("2.01 times", "2.016", False),
+        ("1,638", "the step holds 1,638)", True),
+        ("1.393 times", "1.3927779", True),
+        ("1.393 times", "2.32 and 2.00", False),
+    ],
+)
+def test_a_number_is_printed_to_its_digits_and_in_its_unit(said: str, text: str, *, printed: bool) -> None:
+    assert is_printed(said, text) == printed
+
+
+@pytest.mark.parametrize(("said", "truth", "command"), STATEMENTS, ids=[said for said, _, _ in STATEMENTS])
+def test_commands_in_tables_print_their_numbers(said: str, truth: str, command: str) -> None:
+    bold = re.findall(r"\*\*(.+?)\*\*", truth)
+    assert bold or not re.search(r"\d", truth), f"{said}: no number in bold, that the command prints"
+    text = generate.printed(command)
+    for number in bold:
+        assert is_printed(number, text), f"{said}: {number} is not printed by {command}"
+
+
+def test_every_statement_has_its_command() -> None:
+    assert len(STATEMENTS) >= 15
+    assert {command for _, _, command in STATEMENTS} <= set(CELLS)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_python_blocks_run(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for code in PYTHON.findall(page.read_text(encoding="utf-8")):

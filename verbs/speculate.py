@@ -1,6 +1,7 @@
 """``roofplan speculate``: do drafts pay, how many of them, and up to which load; and trials of the acceptance rule."""
 
 import enum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -146,6 +147,17 @@ Seed = Annotated[str | None, _text("--seed", "N", "Seed of the draws. Default: 0
 Seeds = Annotated[
     str | None, _text("--seeds", "N", "Repeat with as many seeds, and test their p-values. Default: 1.", _TRIALS)
 ]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        "-o",
+        "--figure",
+        metavar="FILE",
+        help="Write a picture (.png, .svg, .pdf) or a page for a browser (.html). --figure is the same.",
+        rich_help_panel="Output",
+    ),
+]
 Relaxed = Annotated[
     str | None, _text("--relaxed", "RULE", "The relaxed rule beside it: top:N or typical. Default: top:2.", _TRIALS)
 ]
@@ -196,7 +208,7 @@ def speculate(
     max_num_batched_tokens: o.MaxNumBatchedTokens = None,
     memory_utilization: o.MemoryUtilization = None,
     device_memory: o.DeviceMemory = None,
-    out: o.ReportFile = None,
+    out: Out = None,
     size: o.PictureSize = None,
     dark: o.Dark = False,
     force: o.Force = False,
@@ -205,6 +217,9 @@ def speculate(
     color: o.ColorChoice = o.Color.auto,
 ) -> int:
     """Find out whether speculative decoding pays: by drafts of a round and requests at a time, with the best, and where it stops to pay.
+
+    Times are those of decoding alone: --prompt and --output set the context, and the prompts of a server's other requests are not computed
+    between the rounds. What is left of the gain with them is what roofplan advise says.
 
     Examples:
     roofplan speculate llama-3.1-70b h100-sxm --tp 4 --draft llama-3.2-1b --acceptance 0.8 --k 1..12 --concurrency 1,8,64

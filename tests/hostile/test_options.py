@@ -9,7 +9,7 @@ from hostile.processes import Case, Outcome, assert_refused, outcomes_of
 from numeric_options import numeric_options
 
 TOKENS = ["--prompt", "--output", "--max-model-len", "--max-num-batched-tokens", "--block-size"]
-LAYOUT = ["--devices", "--tp", "--pp", "--dp", "--ep"]
+LAYOUT = ["--devices", "--tp", "--pp", "--dp", "--ep", "--cp"]
 COUNTS = ["--concurrency", "--rate", *LAYOUT, "--max-num-seqs", "--max-loras", "--max-lora-rank"]
 SIZES = [
     "--device-memory",
@@ -49,8 +49,8 @@ LAYOUTS = {
     "expert ranks without ranks": ("--ep 4", "--ep: got 4, want a divisor or multiple of tp 1"),
     "expert ranks that do not divide": ("--tp 4 --ep 3", "--ep: got 3, want a divisor or multiple of tp 4"),
     "a product that is not the devices": ("--devices 8 --tp 2 --pp 2 --dp 1", "tp 2 x pp 2 x dp 1 = 4, want a product of 8"),
-    "a product that does not divide them": ("--devices 3 --tp 2", "tp x pp x dp = 2, want a divisor of 3"),
-    "more ranks than devices": ("--devices 2 --tp 4", "tp x pp x dp = 4, want a divisor of 2"),
+    "a product that does not divide them": ("--devices 3 --tp 2", "tp x pp x dp x cp = 2, want a divisor of 3"),
+    "more ranks than devices": ("--devices 2 --tp 4", "tp x pp x dp x cp = 4, want a divisor of 2"),
     "devices that no head divides": ("--devices 7", "--devices: got 7, want a divisor of the 32 heads"),
     "a sequence beyond the engine's": ("--prompt 900 --output 200 --max-model-len 1000", "got 900 + 200 tokens, want at most 1000"),
     "a context beyond the model's": ("--prompt 40000 --strict", "context: got 40256 tokens, want at most 32768"),

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 from dataclasses import replace
-from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import matplotlib as mpl
 import numpy as np
 import pytest
 from shapes import HA, HH, M7, M8, deploy
+from stored_pictures import assert_looks_as_stored
 
 from roofplan.api.presets import PRESETS, figure
 from roofplan.planner.presets.batching import batch_curve
@@ -21,7 +20,6 @@ from roofplan.report.canvas import DARK, LIGHT, rendered, steady
 from roofplan.report.preset_figure import preset_figure
 
 SIZES = [(480, 360), (480, 900), (1200, 620), (2400, 1400)]
-PICTURES = Path(__file__).parent / "pictures"
 
 
 def assert_tidy(drawn) -> None:
@@ -155,20 +153,4 @@ STORED = {
 
 @pytest.mark.parametrize("name", STORED)
 def test_pictures_look_as_they_did(name: str) -> None:
-    """Regenerate a stored picture by writing what is drawn here, after looking at it."""
-    drawn, stored = pixels(rendered(STORED[name](), "png")), pixels((PICTURES / name).read_bytes())
-    assert drawn.shape == stored.shape
-    assert difference(drawn, stored) < 3
-    assert difference(drawn, np.roll(stored, 3, axis=1)) > 6  # the tolerance would tell one that is off by three pixels
-
-
-def pixels(content: bytes) -> np.ndarray:
-    """The pixels of a PNG as numbers."""
-    from PIL import Image
-
-    return np.asarray(Image.open(io.BytesIO(content)).convert("RGB"), dtype=float)
-
-
-def difference(one: np.ndarray, other: np.ndarray) -> float:
-    """Root of the mean square of the differences, of 255."""
-    return float(np.sqrt(np.mean((one - other) ** 2)))
+    assert_looks_as_stored(name, STORED[name](), 3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import math
 import subprocess
@@ -18,13 +17,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from pytest import approx
 from roofs import CASES, SIZES, by_hand, ceilings, formats, one, two, with_operators
+from stored_pictures import assert_looks_as_stored
 
 from roofplan.planner.roofline_answer import MeasuredPoint, RooflineResult
 from roofplan.report.canvas import DARK, LIGHT, SMALLEST, rendered, steady
 from roofplan.report.labels import Box
 from roofplan.report.roofline_figure import roofline_figure
 
-PICTURES = Path(__file__).parent / "pictures"
 PHONE = (480, 640)  # what a page shows on a narrow screen
 
 
@@ -214,18 +213,6 @@ def test_a_user_s_settings_are_left_as_they_were() -> None:
         assert mpl.rcParams["font.size"] == 20
 
 
-def pixels(content: bytes) -> np.ndarray:
-    """The pixels of a PNG as numbers."""
-    from PIL import Image
-
-    return np.asarray(Image.open(io.BytesIO(content)).convert("RGB"), dtype=float)
-
-
-def difference(one_picture: np.ndarray, other: np.ndarray) -> float:
-    """Root of the mean square of the differences, of 255."""
-    return float(np.sqrt(np.mean((one_picture - other) ** 2)))
-
-
 STORED = {
     "roofline-light.png": lambda: roofline_figure(by_hand(), size=SIZES[0]),
     "roofline-dark.png": lambda: roofline_figure(by_hand(), size=SIZES[0], dark=True),
@@ -234,12 +221,7 @@ STORED = {
 
 @pytest.mark.parametrize("name", STORED)
 def test_pictures_look_as_they_did(name: str) -> None:
-    """Regenerate a stored picture by writing what is drawn here, after looking at it."""
-    drawn, stored = pixels(rendered(STORED[name](), "png")), pixels((PICTURES / name).read_bytes())
-    assert drawn.shape == stored.shape
-    assert difference(drawn, stored) < 4
-    moved = np.roll(stored, 3, axis=1)
-    assert difference(drawn, moved) > 8  # the tolerance would tell a picture that is off by three pixels
+    assert_looks_as_stored(name, STORED[name](), 4)
 
 
 def test_colours_stand_out_from_the_paper() -> None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import math
 from dataclasses import replace
-from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import matplotlib as mpl
-import numpy as np
 import pytest
 from matplotlib.collections import PathCollection
 from pytest import approx
 from shapes import HA, M8, deploy
+from stored_pictures import assert_looks_as_stored
 
 import roofplan
 from roofplan.errors import DomainError
@@ -161,7 +159,6 @@ def test_the_same_sweep_gives_the_same_bytes(kind: str) -> None:
     assert b"dc:date" not in first
 
 
-PICTURES = Path(__file__).parent / "pictures"
 TWICE = replace(HA, name="twice", memory=replace(HA.memory, bandwidth=4.0e12), peak=replace(HA.peak, bf16=624e12))
 
 
@@ -190,23 +187,7 @@ STORED = {
 
 @pytest.mark.parametrize("name", STORED)
 def test_pictures_look_as_they_did(name: str) -> None:
-    """Regenerate a stored picture by writing what is drawn here, after looking at it."""
-    drawn, stored = pixels(rendered(STORED[name](), "png")), pixels((PICTURES / name).read_bytes())
-    assert drawn.shape == stored.shape
-    assert difference(drawn, stored) < 3
-    assert difference(drawn, np.roll(stored, 3, axis=1)) > 6  # the tolerance would tell one that is off by three pixels
-
-
-def pixels(content: bytes) -> np.ndarray:
-    """The pixels of a PNG as numbers."""
-    from PIL import Image
-
-    return np.asarray(Image.open(io.BytesIO(content)).convert("RGB"), dtype=float)
-
-
-def difference(one: np.ndarray, other: np.ndarray) -> float:
-    """Root of the mean square of the differences, of 255."""
-    return float(np.sqrt(np.mean((one - other) ** 2)))
+    assert_looks_as_stored(name, STORED[name](), 3)
 
 
 def test_names_with_markup_are_drawn_as_they_are() -> None:

@@ -99,7 +99,8 @@ def test_row_41_half_a_millisecond_for_each_all_reduce() -> None:
     result = claimed(*words)
     assert result["figures"]["all_reduces"] == 64
     assert result["figures"]["exchange_s"] == approx(32e-3, rel=1e-12)
-    assert (result["verdict"], result["reasons"]) == ("impossible", ["exchanges_outweigh"])
+    assert (result["verdict"], result["reasons"]) == ("needs_help", ["exchanges_outweigh"])
+    assert result["range"]["high"] < 1 < result["bound_gain"]
     assert result["expected_gain"] < 17 / 29  # of kernels that took 34.5 ms a token on one device
 
 
@@ -119,6 +120,72 @@ def test_256_fold_counts_passes(tmp_path) -> None:  # F17
     assert result["figures"]["flop"] == approx(250.62441821645294, rel=1e-12)
     assert result["figures"]["time"] == approx(1.8, abs=0.05)
     assert result["reasons"] == ["counts_token_passes_not_time"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("1000 tok/s", "deepseek-v3", "h200", "--tp", "8"),
+        ("500 tok/s", *ON_A100),
+        ("5000 tok/s", *ON_A100, "--users", "64", "--context", "8000"),
+        ("50000 tok/s", *ON_A100, "--users", "512", "--context", "1"),
+        ("300 ms TTFT", *ON_A100, "--context", "4000"),
+    ],
+)
+def test_the_roof_is_limited_by_what_it_is_made_of(words: tuple[str, ...]) -> None:
+    """At nominal rates there are no launches and no host: the roof is never limited by overhead, whatever is reached."""
+    result = answer("claim", *words)["result"]
+    limit = result["roof_bottleneck"]
+    assert limit in {"compute", "weight_bandwidth", "kv_bandwidth"}
+    text = run("claim", *words, "--explain").stdout
+    (line,) = (line for line in text.splitlines() if line.strip().startswith("roof  "))
+    assert line.rstrip().endswith(f"limited by {limit}")
+    assert result["bottleneck"] is not None  # of what is reached
+
+
+def test_what_is_reached_may_be_limited_by_something_else() -> None:
+    result = claimed("1000 tok/s", "deepseek-v3", "h200", "--tp", "8")
+    assert (result["roof_bottleneck"], result["bottleneck"]) == ("weight_bandwidth", "overhead")
+
+
+@pytest.mark.parametrize(
+    ("words", "end"),
+    [
+        (("20 s/token", *ON_A100), "at most"),
+        (("100 s TTFT", *ON_A100, "--context", "4000"), "at most"),
+        (("10 tok/s", *ON_A100), "at least"),
+        (("10 tok/s/user", *ON_A100), "at least"),
+        (("1 tok/s/gpu", *ON_A100), "at least"),
+    ],
+)
+def test_the_slow_end_of_a_time_is_its_most_and_of_a_rate_its_least(words: tuple[str, ...], end: str) -> None:
+    verdict = run("claim", *words).stdout.splitlines()[1]
+    assert verdict.startswith("Slower than it should be: ")
+    expected, _, slowest = (
+        verdict.removeprefix("Slower than it should be: ").rstrip(".").partition(f" is expected, {end} ")
+    )
+    result = claimed(*words)
+    shown = [float(text.split()[0].replace(",", "")) for text in (expected, slowest)]
+    assert slowest
+    assert (shown[1] > shown[0]) == (end == "at most")
+    slow_end = result["range"]["high" if end == "at most" else "low"]
+    assert shown[1] / shown[0] == approx(slow_end / result["range"]["expected"], rel=0.01)
+
+
+def test_a_means_that_explains_a_claim_at_the_roof_only_is_said_to() -> None:
+    words = ("500 tok/s", *ON_A100, "--context", "500")
+    users = means(claimed(*words), "batching")
+    assert users["expected_tokens_per_s"] < 500 < users["bound_tokens_per_s"]
+    assert (users["explains"], users["explains_as_reached"]) == (True, False)
+    text = run("claim", *words).stdout
+    (line,) = (line for line in text.splitlines() if line.strip().startswith("more users  "))
+    assert line.rstrip().endswith("explains it at the roof")
+    assert "would explain it at the roof." in text
+    held = claimed("360 sequences", "llama-3-70b", "h100", "--devices", "4", "--context", "4096")
+    assert all(each["explains_as_reached"] for each in held["means"] if each["explains"])  # memory has no roof
+    within = ("110 tok/s", *ON_A100)
+    for each in claimed(*within)["means"]:  # below the roof: means have to reach it
+        assert each["explains"] == each["explains_as_reached"]
 
 
 def test_the_library_gives_the_same_answer() -> None:
@@ -191,14 +258,21 @@ REFUSED = [
     (("2x", *ON_A100, "--by", "kv"), "--kv: got bf16, want a format narrower"),
     (("2x", *ON_A100, "--by", "batching"), "--users: got 1, want at least 2"),
     (("2x", *ON_A100, "--by", "devices"), "--devices: got 1, want at least 2"),
-    (("2x", *ON_A100, "--by", "speculation"), "speculation: got neither, want one of --acceptance"),
+    (
+        ("2x", *ON_A100, "--by", "speculation"),
+        "--by speculation: got neither --acceptance nor --tokens-per-round, want one of them",
+    ),
     (
         ("2x", *ON_A100, "--by", "speculation", "--acceptance", "0.8", "--tokens-per-round", "2"),
-        "speculation: got both",
+        "--by speculation: got --acceptance and --tokens-per-round, want one of them",
     ),
     (
         ("2x", *ON_A100, "--by", "speculation", "--acceptance", "0.8", "--round-time", "20 ms"),
-        "--round-time and --step-time",
+        "--by speculation: got --round-time alone, want both --round-time and --step-time",
+    ),
+    (
+        ("2x", *ON_A100, "--by", "speculation", "--acceptance", "0.8", "--step-time", "20 ms"),
+        "--by speculation: got --step-time alone, want both --round-time and --step-time",
     ),
     (("2x", *ON_A100, "--by", "speculation", "--drafts", "1", "--tokens-per-round", "3"), "tokens per round: got 3"),
     (("2x", *ON_A100, "--by", "kv", "--kv", "fp8", "--drafts", "3"), "--drafts: got 3, want --by speculation"),
@@ -209,7 +283,9 @@ REFUSED = [
     (("500 tok/s", *ON_A100, "--context", "8k"), "--context: got '8k'"),
     (("500 tok/s", *ON_A100, "--context", "-1"), "--context: got '-1'"),
     (("500 tok/s", *ON_A100, "--context", "20000", "--strict"), "context: got 20000 tokens, want at most 8192"),
-    (("500 tok/s", *ON_A100, "--users", "0"), "--concurrency: got '0'"),
+    (("500 tok/s", *ON_A100, "--users", "0"), "--users: got '0'"),
+    (("500 tok/s", *ON_A100, "--users", "-3"), "--users: got '-3'"),
+    (("500 tok/s", *ON_A100, "--users", "many"), "--users: got 'many'"),
     (("500 tok/s", *ON_A100, "--acceptance", "1.2"), "--acceptance: got '1.2'"),
     (("500 tok/s", *ON_A100, "--draft-cost", "nan"), "--draft-cost: got 'nan'"),
     (("500 tok/s", *ON_A100, "--drafts", "65"), "--drafts: got 65, want a whole number"),

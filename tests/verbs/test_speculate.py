@@ -135,6 +135,53 @@ def test_trees_count_nodes() -> None:  # F11.8
     assert [(row["k"], row["expected_tokens"]) for row in result["rows"]] == [(2, approx(1.9)), (6, approx(2.4))]
 
 
+@pytest.mark.parametrize(
+    ("options", "binds", "said"),
+    [
+        (("--k", "4", "--context", "1024"), "memory", "never stops to pay (memory holds 441)"),
+        (
+            ("--k", "4", "--context", "1024", "--device-memory", "2 TB"),
+            "step_budget",
+            "never stops to pay (the step holds 1,638)",
+        ),
+        (
+            ("--k", "4", "--context", "1024", "--device-memory", "2 TB", "--max-num-batched-tokens", "50000"),
+            "search_end",
+            "never stops to pay (looked up to 4,096)",
+        ),
+    ],
+)
+def test_a_limit_is_not_called_a_break_even(options: tuple[str, ...], binds: str, said: str) -> None:
+    """v(B) tends to 2.0986 and never reaches E - k c = 2.9616: drafts pay at every batch that there can be."""
+    text = run(*TWO_PART, *options, "--concurrency", "256").stdout
+    assert said in text
+    (found,) = answer(*TWO_PART, *options, "--concurrency", "256")["result"]["break_even_by_concurrency"]
+    assert (found["batch"], found["batch_reason"]) == (None, binds)
+    assert f"{found['batch_limit']:,}" in said
+
+
+def test_a_break_even_is_a_batch() -> None:
+    given = ("--draft-cost", "0.1", "--acceptance", "0.6", "--k", "4", "--timing", "two-part", "--context", "1024")
+    asked = (*TARGET, *given)
+    found = answer(*asked)["result"]["break_even"]
+    last = found["batch"]
+    assert (found["batch_reason"], found["batch_limit"]) == (None, None)
+    rows = answer(*asked, "--concurrency", f"{last},{last + 1}")["result"]["rows"]
+    assert rows[0]["speedup"] > 1 >= rows[1]["speedup"]
+    lines = run(*asked).stdout.split("Where it stops to pay")[1].splitlines()
+    assert lines[3].split()[-1] == f"{last:,}"
+
+
+@pytest.mark.parametrize("timing", ["reached", "roofline", "two-part"])
+def test_it_says_that_decoding_alone_is_timed(timing: str) -> None:
+    asked = (*GIVEN, "--prompt", "1024", "--output", "256", "--concurrency", "64", "--timing", timing)
+    assert "Decoding alone: " in run(*asked).stdout
+    (served,) = (entry for entry in answer(*asked)["assumptions"] if entry["name"] == "served")
+    assert served["value"] is False
+    assert "decoding alone" in " ".join(run("speculate", "--help").stdout.split())
+    assert "Decoding alone" not in run("speculate", "--simulate", "--rounds", "1000").stdout
+
+
 # ------------------------------------------------------------------------------------------------ trials
 
 
@@ -207,6 +254,19 @@ def test_drawings(tmp_path: Path, name: str, start: bytes) -> None:
     assert path.read_bytes() != first
 
 
+def test_files_go_by_the_names_that_other_verbs_use(tmp_path: Path) -> None:
+    written = {}
+    for option, name in (("--out", "a.svg"), ("-o", "b.svg"), ("--figure", "c.svg"), ("--figure", "d.html")):
+        assert run(*GIVEN, option, str(tmp_path / name)).returncode == 0
+        written[name] = (tmp_path / name).read_bytes()
+    assert written["a.svg"] == written["b.svg"] == written["c.svg"]
+    assert written["d.html"].startswith(b"<!DOCTYPE html>")
+    sized = tmp_path / "e.png"
+    assert run(*GIVEN, "-o", str(sized), "--size", "900x500").returncode == 0
+    header = sized.read_bytes()[16:24]
+    assert (int.from_bytes(header[:4]), int.from_bytes(header[4:])) == (900, 500)
+
+
 # ------------------------------------------------------------------------------------------------ wrong input
 
 WRONG = {
@@ -273,6 +333,19 @@ WRONG = {
         ("--simulate", "--target-probabilities", "0.5,0.6", "--draft-probabilities", "0.5,0.5"),
         "sum to 1",
     ),
+    "one possible token": (
+        ("--simulate", "--target-probabilities", "1,0", "--draft-probabilities", "0,1"),
+        "--target-probabilities: got one possible token, want two tokens that are possible",
+    ),
+    "one possible token that is drafted": (
+        ("--simulate", "--target-probabilities", "0,1,0", "--draft-probabilities", "0.2,0.4,0.4"),
+        "--target-probabilities: got one possible token",
+    ),
+    "too few rounds": (("--simulate", "--rounds", "1"), "--rounds: got 1, want at least "),
+    "too few rounds of two tokens": (
+        ("--simulate", "--target-probabilities", "0.9,0.1", "--draft-probabilities", "0.8,0.2", "--rounds", "3"),
+        "--rounds: got 3, want at least 50: chi-square says something when 5 tokens of two kinds are expected",
+    ),
     "all of the mass": (("--simulate", "--divergence", "1"), "divergence: got 1"),
     "an unknown rule": (("--simulate", "--relaxed", "kind"), "want exact, typical or top:N"),
     "too many seeds": (("--simulate", "--seeds", "101"), "--seeds: got 101"),
@@ -290,6 +363,11 @@ def test_wrong_input_is_one_line_and_exit_code_2(name: str) -> None:
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert done.stdout == ""
+
+
+def test_as_many_rounds_as_the_message_wants_are_enough() -> None:
+    pair = ("--target-probabilities", "0.9,0.1", "--draft-probabilities", "0.8,0.2")
+    assert run("speculate", "--simulate", *pair, "--rounds", "50").returncode == 0
 
 
 def test_nothing_is_left_of_a_figure_that_cannot_be_drawn(tmp_path: Path) -> None:

@@ -1,0 +1,179 @@
+"""What a run measured, beside what was predicted; and the file that keeps it.
+
+Names of records are of two parts, the experiment and what was measured in it: ``stream.read``, ``gemm.bf16``, ``decode.step``. A record of
+time has the unit ``s`` and, in its parameters, ``bytes`` and ``flop`` counted from the tensors, from which rates follow.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from .. import specfiles
+from ..errors import SpecError
+from .environment import Environment
+from .samples import Summary
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCHEMA = "roofplan/measured/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One measured quantity.
+
+    Parameters
+    ----------
+    name : ``experiment.quantity``
+    unit : of the samples and of the predictions (``s``, ``B/s``, ``FLOP/s``, ``B``, ``1``)
+    measured : the samples
+    parameters : what it depends on (``bytes``, ``flop``, ``rows``, ``dtype``, ``batch``, ``context``, ``cold``): texts, numbers, booleans
+    predicted_datasheet : by the planner on the catalogue's device, or None where there is none
+    predicted_measured : by the planner on the measured roof, or None
+    """
+
+    name: str
+    unit: str
+    measured: Summary
+    parameters: dict[str, Any] = field(default_factory=dict)
+    predicted_datasheet: float | None = None
+    predicted_measured: float | None = None
+
+    @property
+    def predicted(self) -> float | None:
+        """By the measured roof, else by the data sheet."""
+        return self.predicted_datasheet if self.predicted_measured is None else self.predicted_measured
+
+    @property
+    def ratio(self) -> float | None:
+        """Measured over predicted; None without a prediction."""
+        return self.measured.median / self.predicted if self.predicted else None
+
+    @property
+    def bytes_per_s(self) -> float | None:
+        """The rate of bytes, of a time whose bytes were counted."""
+        return self._rate("bytes")
+
+    @property
+    def flop_per_s(self) -> float | None:
+        """The rate of operations, of a time whose operations were counted."""
+        return self._rate("flop")
+
+    def _rate(self, amount: str) -> float | None:
+        counted = self.parameters.get(amount)
+        return float(counted) / self.measured.median if counted and self.unit == "s" and self.measured.median else None
+
+    def to_dict(self, *, samples: bool = True) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "name": self.name,
+            "unit": self.unit,
+            "parameters": dict(self.parameters),
+            "measured": self.measured.to_dict(samples=samples),
+            "predicted_datasheet": self.predicted_datasheet,
+            "predicted_measured": self.predicted_measured,
+            "ratio": self.ratio,
+        }
+
+    @classmethod
+    def from_dict(cls, said: dict[str, Any]) -> Record:
+        """Read what :meth:`to_dict` wrote."""
+        return cls(
+            str(said["name"]),
+            str(said["unit"]),
+            Summary.from_dict(said["measured"]),
+            dict(said.get("parameters", {})),
+            _number_or_none(said.get("predicted_datasheet")),
+            _number_or_none(said.get("predicted_measured")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """All that one command measured.
+
+    Parameters
+    ----------
+    command : what was asked (``ceilings``)
+    environment : the machine and its software, when it ran
+    records : in the order in which they were taken
+    notes : what was left out, made smaller or interrupted, in words
+    started : date and time with the zone (ISO 8601)
+    quick : whether the short limits held
+    """
+
+    command: str
+    environment: Environment
+    records: tuple[Record, ...]
+    notes: tuple[str, ...] = ()
+    started: str = ""
+    quick: bool = False
+
+    def named(self, name: str) -> tuple[Record, ...]:
+        """The records of this name, or of all names under it (``gemm`` for ``gemm.bf16``)."""
+        return tuple(record for record in self.records if record.name == name or record.name.startswith(f"{name}."))
+
+    def to_dict(self, *, samples: bool = True) -> dict[str, Any]:
+        """Plain data, as the file holds it."""
+        return {
+            "schema": SCHEMA,
+            "command": self.command,
+            "started": self.started,
+            "quick": self.quick,
+            "environment": self.environment.to_dict(),
+            "records": [record.to_dict(samples=samples) for record in self.records],
+            "notes": list(self.notes),
+        }
+
+    @classmethod
+    def from_dict(cls, said: Any, where: str = "") -> Run:
+        """Read what :meth:`to_dict` wrote.
+
+        Raises
+        ------
+        SpecError : for what is no run, or of another version
+        """
+        found = said.get("schema") if isinstance(said, dict) else None
+        if found != SCHEMA:
+            raise SpecError("schema", got=found or "none", wanted=SCHEMA, where=where, hint="a file of roofplan measure")
+        try:
+            return cls(
+                str(said["command"]),
+                Environment.from_dict(said["environment"]),
+                tuple(Record.from_dict(record) for record in said["records"]),
+                tuple(str(note) for note in said.get("notes", ())),
+                str(said.get("started", "")),
+                bool(said.get("quick", False)),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise SpecError(
+                "measured run", got=f"{type(error).__name__}: {error}", wanted="what roofplan measure wrote", where=where
+            ) from error
+
+
+def save(run: Run, path: Path, *, overwrite: bool = False) -> None:
+    """Write a run with every sample, at once or not at all.
+
+    Raises
+    ------
+    RoofplanError : for a file that is there already, or cannot be written
+    """
+    specfiles.write_text(path, json.dumps(run.to_dict(), indent=1, allow_nan=False) + "\n", overwrite=overwrite)
+
+
+def load(path: Path) -> Run:
+    """Read a run.
+
+    Raises
+    ------
+    SpecError : for a file that is none
+    """
+    document = specfiles.read_document(path)
+    return Run.from_dict(document.data, str(path))
+
+
+def _number_or_none(value: Any) -> float | None:
+    return None if value is None else float(value)
