@@ -23,6 +23,7 @@ VERBS = {
     "speculate": ("speculate", False),
     "claim": ("claim", False),
     "figure": ("figure", False),
+    "measure": ("measure", True),
     "hardware": ("hardware", True),
     "model": ("model", True),
     "engine": ("engine", True),
@@ -129,5 +130,5 @@ def _fail(message: str, code: int, *, debug: bool) -> int:
 
 
 def _usage(error: typer.TyperException) -> str:
-    message = " ".join(show(error.format_message(), 400).split())
+    message = " ".join(show(error.format_message(), 400).split()).replace("Value error, ", "")
     return f"{message} (roofplan --help shows what there is)"

@@ -6,6 +6,7 @@ reported with its line and column.
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import os
@@ -98,18 +99,49 @@ def read_document(path: str | Path) -> Document:
 
 
 def check_free(path: str | Path, *, overwrite: bool = False) -> None:
-    """Refuse a file that exists, unless it may be replaced; where several files are written, before the first of them.
+    """Refuse a file that cannot be written: before anything is computed, and before the first of several is written.
 
     Raises
     ------
-    SpecError : when the file exists and may not be replaced
+    SpecError : when the file exists and may not be replaced, is a folder, or its own folder is none or may not be written to
     """
-    if _mode(path) is not None and not overwrite:
+    mode = _mode(path)
+    if mode is not None and stat.S_ISDIR(mode):
+        raise SpecError("file", got="a folder", wanted="the name of a file", where=str(path))
+    if mode is not None and not overwrite:
         raise SpecError("file", got="an existing one", wanted="a new one", where=str(path), hint="--force replaces it")
+    try:
+        folder = Path(path).parent
+        if "\0" in str(path):
+            raise ValueError(path)
+        if not stat.S_ISDIR(folder.stat().st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except (OSError, ValueError) as error:
+        raise _unwritable(path, error) from error
+
+
+def check_all_free(paths: Iterable[str | Path | None], *, overwrite: bool = False) -> None:
+    """Refuse files of one run that cannot be written, or two of them that are the same; None stands for a file that is not wanted.
+
+    Raises
+    ------
+    SpecError : as of :func:`check_free`, and for one file for two things
+    """
+    seen: set[str] = set()
+    for path in paths:
+        if path is None:
+            continue
+        check_free(path, overwrite=overwrite)
+        name = os.path.realpath(path)
+        if name in seen:
+            raise SpecError("file", got="one file for two outputs", wanted="a file for each", where=str(path))
+        seen.add(name)
 
 
 def write_text(path: str | Path, text: str, *, overwrite: bool = False) -> None:
-    """Write a UTF-8 text file whole or not at all, see :func:`write_bytes`.
+    """Write a UTF-8 text file whole or not at all, see :func:`write_all`.
 
     Raises
     ------
@@ -119,30 +151,64 @@ def write_text(path: str | Path, text: str, *, overwrite: bool = False) -> None:
 
 
 def write_bytes(path: str | Path, content: bytes, *, overwrite: bool = False) -> None:
-    """Write a file whole or not at all: a temporary file in the same folder takes its place at the end.
+    """Write a file whole or not at all, see :func:`write_all`.
 
     Raises
     ------
     SpecError : when the file exists and may not be replaced, or cannot be written
     """
-    check_free(path, overwrite=overwrite)
-    target = Path(path)
-    scratch = target.parent / f".roofplan-{os.getpid()}-{os.urandom(4).hex()}"
+    write_all([(path, content)], overwrite=overwrite)
+
+
+def write_all(files: Iterable[tuple[str | Path, bytes]], *, overwrite: bool = False) -> None:
+    """Write several files, all or none: temporary files beside them take their places when all are written.
+
+    Raises
+    ------
+    SpecError : when a file exists and may not be replaced, cannot be written, or two of them are the same
+    """
+    wanted = list(files)
+    check_all_free((path for path, _ in wanted), overwrite=overwrite)
+    written: list[tuple[Path, Path]] = []
+    placed: list[Path] = []  # that were not there before
     try:
-        # As any new file: with the permissions that the user's mask leaves.
-        descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
-        try:
-            with os.fdopen(descriptor, "wb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
-            scratch.replace(target)
-        except BaseException:  # also Ctrl-C: tidied up, then raised again
-            scratch.unlink(missing_ok=True)
-            raise
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a valid path"
-        raise SpecError("file", got=reason.lower(), where=str(path)) from error
+        for path, content in wanted:
+            try:
+                written.append((_scratch(Path(path), content), Path(path)))
+            except (OSError, ValueError) as error:
+                raise _unwritable(path, error) from error
+        for scratch, target in written:
+            is_new = _mode(target) is None
+            try:
+                scratch.replace(target)
+            except (OSError, ValueError) as error:
+                raise _unwritable(target, error) from error
+            placed += [target] if is_new else []
+    except BaseException:  # also Ctrl-C: tidied up, then raised again
+        for path in (*placed, *(scratch for scratch, _ in written)):
+            path.unlink(missing_ok=True)
+        raise
+
+
+def _scratch(target: Path, content: bytes) -> Path:
+    """Write a temporary file in the folder of another one."""
+    scratch = target.parent / f".roofplan-{os.getpid()}-{os.urandom(4).hex()}"
+    # As any new file: with the permissions that the user's mask leaves.
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except BaseException:
+        scratch.unlink(missing_ok=True)
+        raise
+    return scratch
+
+
+def _unwritable(path: str | Path, error: OSError | ValueError) -> SpecError:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a valid path"
+    return SpecError("file", got=reason.lower(), where=str(path))
 
 
 # ------------------------------------------------------------------------------------------------ validation

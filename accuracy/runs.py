@@ -37,7 +37,6 @@ COLUMNS = (
 _CONFIG: dict[str, Any] = {"extra": "forbid"}
 _RULES = Path(str(files("roofplan.accuracy") / "runs.yaml"))
 _WHOLE_DEVICES = re.compile(r"layout DEP(\d)")
-_DATA_PARALLEL_EXPERTS = "attention DP"
 How = Literal["offline", "static", "single", "closed", "saturated_prefill", "none"]
 
 

@@ -44,10 +44,11 @@ def read_axes(over: str | Iterable[str] | Mapping[str, str | int | Iterable[Valu
     """
     if isinstance(over, str):
         over = [over]
-    axes = [_axis(name, values) for name, values in _named(over)]
-    if not 1 <= len(axes) <= MOST_AXES:
-        got = "no axis" if not axes else f"{len(axes)} axes"
+    named = list(_named(over))
+    if not 1 <= len(named) <= MOST_AXES:
+        got = "no axis" if not named else f"{len(named)} axes"
         raise DomainError("--over", got=got, wanted=f"one or two, each {_EXAMPLE}")
+    axes = [_axis(name, values) for name, values in named]
     if len({axis.name for axis in axes}) < len(axes):
         raise DomainError("--over", got=f"{axes[0].name} twice", wanted="two different axes, or all values in one")
     return tuple(axes)

@@ -19,6 +19,7 @@ class Timing:
     host_per_step, host_per_sequence : seconds of the host that are not hidden behind the device
     small_kernels : how long a small kernel takes, as a multiple of the device's own floor
     fused_quantisation : share of the fixed time of a narrow product that is saved by quantising within the kernel before
+    narrow_compute : how much more of the peak its products of narrow types reach than those that were measured (vLLM's), as a multiple
     layer_passes, expert_passes : how often the vector of a token is read or written in a layer beyond what the roofline counts, and that of
         a token at one of its experts
     shared_experts_beside : whether the shared expert is computed at the same time as the routed ones, or as one of them
@@ -36,6 +37,7 @@ class Timing:
     host_per_sequence: Seconds
     small_kernels: Number
     fused_quantisation: Number = 0.0
+    narrow_compute: Number = 1.0
     layer_passes: Number = 0.0
     expert_passes: Number = 0.0
     shared_experts_beside: bool = False

@@ -72,6 +72,12 @@ def _family_rates(spec: HardwareSpec) -> dict[str, float]:
     return unit_rates().get(spec.units.family, {})
 
 
+def _is_measured(spec: HardwareSpec) -> bool:
+    """Whether its rates were measured: they are what a library reaches with each type, and no headline of a data sheet."""
+    evidence = spec.evidence_of("peak")
+    return evidence is not None and evidence.kind == "measured"
+
+
 def _wide_rate(rate: Callable[[str], float | None]) -> float:
     """The rate that narrow types are compared with: 16 bits, or 32 where 16 are slower (P40)."""
     return max(rate("bf16") or rate("fp16") or 0.0, rate("fp32") or 0.0)
@@ -79,6 +85,8 @@ def _wide_rate(rate: Callable[[str], float | None]) -> float:
 
 def _sparse_headline(spec: HardwareSpec) -> Iterator[str]:
     """A narrow type that is faster than its width allows has the sparse rate; the family's ratios count, if it has them."""
+    if _is_measured(spec):
+        return
     rates, wide, units = _family_rates(spec), _wide_rate(spec.peak.rate), spec.units
     by_formula = units.count and units.clock and not units.capped
     for name, usual in _NARROW.items():
@@ -93,7 +101,7 @@ def _sparse_headline(spec: HardwareSpec) -> Iterator[str]:
 def _rates_apart(spec: HardwareSpec) -> Iterator[str]:
     """The two 16-bit types lie within a factor of two of each other, unless the family has another ratio."""
     rates, fp16, bf16 = _family_rates(spec), spec.peak.fp16, spec.peak.bf16
-    if not fp16 or not bf16:
+    if not fp16 or not bf16 or _is_measured(spec):
         return
     ratio, limit = max(fp16 / bf16, bf16 / fp16), 2.0
     if "fp16" in rates and "bf16" in rates:

@@ -110,9 +110,7 @@ def find_machine(device: str | None = None) -> Machine:
     kind = match[1] if match else next(kind for kind, there in has.items() if there)
     number = int(match[2]) if match and match[2] else 0
     if not has[kind]:
-        raise MeasureError(
-            "--device", got=kind, wanted="a device that torch has: cpu", hint=_why_not(torch, kind, has)
-        )
+        raise MeasureError("--device", got=kind, wanted="a device that torch has: cpu", hint=_why_not(torch, kind, has))
     count = torch.cuda.device_count() if kind == "cuda" else 1
     if number >= count:
         raise MeasureError("--device", got=device, wanted=f"{kind}:0 to {kind}:{count - 1}" if count > 1 else kind)
@@ -130,7 +128,9 @@ def _why_not(torch: Any, kind: str, has: dict[str, bool]) -> str:
         return f"there is {others[0]}"
     if kind == "cuda" and torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
         return f"torch {torch.__version__} was built without CUDA"
-    return "torch sees no such GPU: no driver, no permission, or CUDA_VISIBLE_DEVICES hides it" if kind == "cuda" else ""
+    return (
+        "torch sees no such GPU: no driver, no permission, or CUDA_VISIBLE_DEVICES hides it" if kind == "cuda" else ""
+    )
 
 
 def _cuda(torch: Any, number: int) -> Machine:

@@ -6,12 +6,14 @@ time has the unit ``s`` and, in its parameters, ``bytes`` and ``flop`` counted f
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .. import specfiles
-from ..errors import SpecError
+from ..errors import SpecError, show
 from .environment import Environment
 from .samples import Summary
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCHEMA = "roofplan/measured/v1"
+LARGEST_FILE_BYTES = 256 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +141,9 @@ class Run:
         """
         found = said.get("schema") if isinstance(said, dict) else None
         if found != SCHEMA:
-            raise SpecError("schema", got=found or "none", wanted=SCHEMA, where=where, hint="a file of roofplan measure")
+            raise SpecError(
+                "schema", got=found or "none", wanted=SCHEMA, where=where, hint="a file of roofplan measure"
+            )
         try:
             return cls(
                 str(said["command"]),
@@ -150,7 +155,10 @@ class Run:
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SpecError(
-                "measured run", got=f"{type(error).__name__}: {error}", wanted="what roofplan measure wrote", where=where
+                "measured run",
+                got=f"{type(error).__name__}: {error}",
+                wanted="what roofplan measure wrote",
+                where=where,
             ) from error
 
 
@@ -164,6 +172,26 @@ def save(run: Run, path: Path, *, overwrite: bool = False) -> None:
     specfiles.write_text(path, json.dumps(run.to_dict(), indent=1, allow_nan=False) + "\n", overwrite=overwrite)
 
 
+def save_partial(run: Run, wanted: Path | None = None) -> Path:
+    """Write what an interrupted run has, where it would have been written, else under a free name in the current folder.
+
+    Raises
+    ------
+    RoofplanError : when it cannot be written
+    """
+    path = wanted or _free_name(run.command)
+    save(run, path, overwrite=wanted is not None)
+    return path
+
+
+def _free_name(command: str) -> Path:
+    from pathlib import Path
+
+    stem = f"roofplan-measured-{command}-partial"
+    names = itertools.chain([f"{stem}.json"], (f"{stem}-{number}.json" for number in itertools.count(2)))
+    return next(path for name in names if not (path := Path(name)).exists())
+
+
 def load(path: Path) -> Run:
     """Read a run.
 
@@ -171,9 +199,20 @@ def load(path: Path) -> Run:
     ------
     SpecError : for a file that is none
     """
-    document = specfiles.read_document(path)
-    return Run.from_dict(document.data, str(path))
+    text = specfiles.read_text(path, largest=LARGEST_FILE_BYTES)
+    try:
+        said = json.loads(text, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise SpecError("JSON", got=show(error), wanted="a file of roofplan measure", where=str(path)) from error
+    return Run.from_dict(said, str(path))
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no number")
 
 
 def _number_or_none(value: Any) -> float | None:
-    return None if value is None else float(value)
+    number = None if value is None else float(value)
+    if number is not None and not math.isfinite(number):
+        raise ValueError(f"{number} is no prediction")
+    return number

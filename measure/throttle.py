@@ -1,6 +1,7 @@
 """Whether the machine was slowed down while samples were taken: by power, heat or another limit (NVML), or by a container's CPU quota.
 
-Sources: reasons of NVML (``nvmlDeviceGetCurrentClocksEventReasons``; of which idle, and clocks that a person has set, are none), and
+Sources: reasons of NVML (``nvmlDeviceGetCurrentClocksEventReasons``; of which idle, and clocks that a person has set, are none),
+NVIDIA/nvbench (``nvbench/detail/gpu_frequency.cuh``: samples below 75 % of the clock are thrown away), and
 ``nr_throttled`` of cgroup v2 (kernel.org, admin-guide/cgroup-v2, ``cpu.stat``).
 """
 
@@ -15,14 +16,11 @@ if TYPE_CHECKING:
     from .machine import Machine
 
 CPU_STAT = Path("/sys/fs/cgroup/cpu.stat")
-# Bits of NVML's reasons that slow a device down against what its data sheet says.
-REASONS = {
-    0x04: "power cap",
-    0x08: "hardware slowdown",
-    0x20: "heat (software)",
-    0x40: "heat (hardware)",
-    0x80: "power brake",
-}
+# Bits of NVML's reasons that slow a device down: hardware slowdown, heat (told by software or hardware), power brake.
+SLOWED = 0x08 | 0x20 | 0x40 | 0x80
+# The power cap holds clocks back in every large product, which is no fault; it counts where they are far below the highest, as for nvbench.
+POWER_CAP = 0x04
+LEAST_CLOCK = 0.75
 
 
 class Throttle(Protocol):
@@ -56,15 +54,23 @@ class CountedThrottle:
 
 
 class ReasonsThrottle:
-    """Reasons that the device gives at the moment: those before the samples count as well as those after."""
+    """Reasons that the device gives at the moment: those before the samples count as well as those after.
 
-    def __init__(self, reasons: Callable[[], int]) -> None:
+    Parameters
+    ----------
+    reasons : asks for the bits
+    clock_share : asks for the clock, over the highest
+    """
+
+    def __init__(self, reasons: Callable[[], int], clock_share: Callable[[], float]) -> None:
         self._reasons = reasons
+        self._clock_share = clock_share
         self._last = False
 
     def seen(self) -> bool:
         """Whether a reason holds now, or held at the last look."""
-        now = any(self._reasons() & bit for bit in REASONS)
+        bits = self._reasons()
+        now = bool(bits & SLOWED) or (bool(bits & POWER_CAP) and self._clock_share() < LEAST_CLOCK)
         found, self._last = now or self._last, now
         return found
 
@@ -75,7 +81,11 @@ def throttle_of(machine: Machine) -> Throttle:
         from .nvml import open_device
 
         device = open_device(machine)
-        return NeverThrottled() if isinstance(device, str) else ReasonsThrottle(device.throttle_reasons)
+        return (
+            NeverThrottled()
+            if isinstance(device, str)
+            else ReasonsThrottle(device.throttle_reasons, device.clock_share)
+        )
     if machine.kind == "cpu" and CPU_STAT.is_file():
         return CountedThrottle(_times_throttled)
     return NeverThrottled()

@@ -50,8 +50,7 @@ class DecodeWork:
     Parameters
     ----------
     flop : of scores and weighted values, and of indexers and recurrent states
-    cache_bytes : that are read (and, of states, written); known to be inexact: recent entries that a format keeps in 16 bits are counted at
-        its mean width
+    cache_bytes : that are read (and, of states, written), recent entries that a format keeps in 16 bits as such
     vector_bytes : of queries and outputs
     """
 

@@ -46,6 +46,9 @@ _HIGHER_IS_BETTER = (
     "memory.kv_budget_bytes",
     "memory.free_bytes",
 )
+_AT_LIMIT = frozenset(
+    {"capacity.concurrency_at_max_model_len"}
+)  # of sequences as long as the engine or the model allows
 KEY_FIGURES = (
     "latency.ttft_s",
     "latency.tpot_s",
@@ -107,7 +110,8 @@ class Row:
     ----------
     asked : whether it is what was asked, and not what was found
     ratios : to the first alternative's, of numbers above zero
-    best : number of the alternative that is best in it among those that fit, where one is better than another
+    best : number of the alternative that is best in it among those that fit; None where no one is better than all others, or the figures
+        are not of the same thing
     """
 
     figure: str
@@ -243,10 +247,14 @@ def _rows(alternatives: Sequence[Alternative]) -> Iterator[Row]:
         yield Row(f"inputs.{name}", True, values, (None,) * len(values), None)
     found = [one.figures() for one in alternatives]
     fits = [one.result.fits for one in alternatives]
+    deployments = [one.result.deployment for one in alternatives]
+    one_limit = len({d.context_limit or d.workload.length for d in deployments}) == 1
     for name in found[0]:
         values = tuple(figures.get(name) for figures in found)
         numbers = [_number(value) for value in values]
-        yield Row(name, False, values, _ratios(numbers), _best(name, numbers, fits))
+        # More sequences of a shorter limit are no advantage.
+        best = _best(name, numbers, fits) if one_limit or name not in _AT_LIMIT else None
+        yield Row(name, False, values, _ratios(numbers), best)
 
 
 def _number(value: Any) -> float | None:
@@ -264,10 +272,13 @@ def _ratios(numbers: list[float | None]) -> tuple[float | None, ...]:
 
 
 def _best(name: str, numbers: list[float | None], fits: list[bool]) -> int | None:
-    """The alternative that is best in a figure, the first of equals; None where none fits or none is better than another."""
+    """The alternative that is best in a figure; None where none fits, or the next one differs by no more than the tolerance."""
     sign = -1 if name.startswith(_LOWER_IS_BETTER) else 1 if name.startswith(_HIGHER_IS_BETTER) else 0
-    known = [(sign * number, -i) for i, number in enumerate(numbers) if number is not None and fits[i]]
-    return -max(known)[1] if sign and known else None
+    known = sorted((sign * number, i) for i, number in enumerate(numbers) if number is not None and fits[i])
+    if not sign or not known:
+        return None
+    (best, place), others = known[-1], known[:-1]
+    return place if not others or best - others[-1][0] > TOLERANCE * max(abs(best), abs(others[-1][0])) else None
 
 
 def _differs(values: tuple[Any, ...]) -> bool:

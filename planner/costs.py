@@ -147,7 +147,8 @@ class Scores:
     """Attention over kept entries: ``width`` multiply-adds per query head and entry for scores and values together.
 
     ``cap`` is the most tokens that are attended (a window, or what sparse attention picks), ``kept`` the most that are read when a chunk
-    attends to its past, ``every`` the tokens per entry, ``fixed`` a number of entries that does not depend on the length.
+    attends to its past, ``every`` the tokens per entry, ``share`` what an eviction policy leaves of the tokens, ``fixed`` a number of
+    entries that does not depend on the length. The last ``recent`` entries of a sequence are ``recent_bytes`` wider than the others.
     """
 
     name: str
@@ -161,6 +162,9 @@ class Scores:
     every: float = 1
     fixed: int | None = None
     launches: int = 0
+    share: float = 1
+    recent: float = 0
+    recent_bytes: float = 0  # of all layers
 
     bottleneck: Bottleneck = "kv_bandwidth"
 
@@ -173,10 +177,22 @@ class Scores:
         """FLOP and bytes of all layers (formulas F2.6, F2.7, F6.3)."""
         if self.phase == "prefill":
             return self._prefill(load)
-        entries = load.lesser(load.context, self.cap) / self.every if self.fixed is None else self.fixed
+        entries = self._entries(load)
         queries = load.decoders * load.verify
         flop = self.flop_per_pair * queries * entries
-        return flop, 0, self.entry_bytes * load.decoders * entries, self.query_bytes * queries
+        cached = self.entry_bytes * entries
+        if self.recent_bytes:
+            cached = cached + self.recent_bytes * load.lesser(entries, self.recent)
+        return flop, 0, load.decoders * cached, self.query_bytes * queries
+
+    def _entries(self, load: Load) -> Amount:
+        """Entries that a decoded token attends to: whole ones, as they are stored (formulas F3.3, F3.6)."""
+        if self.fixed is not None:
+            return self.fixed
+        entries = load.lesser(load.context, self.cap)
+        if self.share != 1:
+            entries = load.greater(load.lesser(entries, 1), (entries * self.share + _ROUNDING) // 1)
+        return entries if self.every == 1 else entries // self.every
 
     def _prefill(self, load: Load) -> Cost:
         chunk, past, pieces = load.chunk, load.past, load.pieces
@@ -185,7 +201,13 @@ class Scores:
             entries = (pieces * load.lesser(past, self.kept) + chunk) / self.every * (chunk > 0)
         else:
             pairs, entries = self.fixed * chunk, self.fixed * (chunk > 0)
-        return self.flop_per_pair * pairs, 0, self.entry_bytes * entries, self.query_bytes * chunk
+        cached = self.entry_bytes * entries
+        if self.recent_bytes:
+            cached = cached + self.recent_bytes * load.lesser(entries, pieces * self.recent)
+        return self.flop_per_pair * pairs, 0, cached, self.query_bytes * chunk
+
+
+_ROUNDING = 5e-7  # entries: a share of the tokens is cut after binary fractions are rounded away
 
 
 def _new_pairs(load: Load, cap: float) -> Amount:
@@ -215,6 +237,8 @@ class LatentScores:
     s_per_flop: float  # nominal rates: they decide which form is faster
     s_per_byte: float
     launches: int = 0
+    recent: float = 0  # entries of a sequence, the last ones, that are wider than the others
+    recent_bytes: float = 0  # by which they are
 
     bottleneck: Bottleneck = "kv_bandwidth"
 
@@ -230,12 +254,17 @@ class LatentScores:
             queries = load.decoders * load.verify
             pairs, expanded_again = queries * attended, load.decoders * attended
             cached = load.decoders * attended * self.entry_bytes
+            if self.recent_bytes:
+                cached = cached + load.decoders * self.recent_bytes * load.lesser(attended, self.recent)
         else:
             queries = load.chunk
             pairs = load.pieces * _new_pairs(load, self.cap)
             past = load.pieces * load.past
             expanded_again = past * (queries > 0)  # the chunk's own latents are expanded by the kv_b product
-            cached = (past + queries) * (queries > 0) * self.entry_bytes
+            held = (past + queries) * (queries > 0)
+            cached = held * self.entry_bytes
+            if self.recent_bytes:
+                cached = cached + self.recent_bytes * load.lesser(held, load.pieces * self.recent)
         absorbed = self.absorbed_flop_per_pair * pairs
         expanded = self.expanded_flop_per_pair * pairs + self.expansion_flop * expanded_again
         extra = self.expansion_bytes * expanded_again

@@ -129,7 +129,10 @@ def _kernel_of(
     timing, launches = d.engine.timing, operator.launches
     match operator:
         case Gemm():
-            return choose(kernels.gemm, operator.arithmetic), launches * _kept_share(operator, timing)
+            kernel = choose(kernels.gemm, operator.arithmetic)
+            if operator.arithmetic in _NARROW and timing.narrow_compute != 1:
+                kernel = kernel.scaled(1.0, timing.narrow_compute)
+            return kernel, launches * _kept_share(operator, timing)
         case Experts():
             return choose(kernels.experts, operator.arithmetic, d.formats.weights["experts"].bits), launches
         case Scores(phase="prefill") | LatentScores(phase="prefill"):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _CONVOLUTION_BITS = 16
 _SHARED_PERIOD = 1000  # tokens over which the growth of a share of them is counted
-_RECENT_BYTES = 2  # entries that a quantised cache keeps as they are
+RECENT_BYTES = 2  # entries that a quantised cache keeps as they are
 PLAIN_ENTRIES = Entries()
 
 
@@ -112,7 +112,7 @@ class CacheLayout:
             kept = min(entries, self.kv_format.recent)
             recent += term.layers * kept * term.elements
             packed += term.layers * (entries - kept) * term.elements
-        return whole + recent * _RECENT_BYTES + self.kv_format.bytes_of(packed)
+        return whole + recent * RECENT_BYTES + self.kv_format.bytes_of(packed)
 
     @property
     def bytes_per_token(self) -> int:

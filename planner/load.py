@@ -36,6 +36,9 @@ _SPREAD = 1.2
 _RESIDUAL = 0.3
 _QUEUE = 0.6
 _CLUSTER = 0.15
+_KEPT_STEP = (
+    1.2  # prompt steps until the first token, of requests of equal lengths that follow one another step by step
+)
 _FULLEST = 0.97
 
 
@@ -300,7 +303,7 @@ class _Wave:
         if self.running <= count:
             return self.burst_s + scheduling.look_ahead * step
         together = _prompts_s(self.server, self.traffic.prompt, count)
-        return (1.2 + scheduling.look_ahead) * together + (0.5 + scheduling.look_ahead) * step
+        return (_KEPT_STEP + scheduling.look_ahead) * together + (0.5 + scheduling.look_ahead) * step
 
 
 @dataclass(frozen=True, slots=True)

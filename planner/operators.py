@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..models.spec import Attention, CompressedAttention, CrossAttention, LatentAttention, Moe, Recurrent
 from .costs import (
@@ -24,7 +24,7 @@ from .costs import (
     StateUpdate,
 )
 from .flop import recurrent_flop
-from .kv_cache import mixer_terms, state_bytes
+from .kv_cache import RECENT_BYTES, mixer_terms, state_bytes
 from .parallel import all_reduce_bytes, all_to_all_bytes
 from .parameters import feed_forward_tensors, head_matrix, mixer_tensors
 
@@ -126,7 +126,8 @@ def _mixer_operators(d: Deployment, layer: LayerGroup, mixer: Mixer) -> Iterator
         "cache write",
         arithmetic,
         0,
-        written * d.formats.kv.bytes_per_element,
+        # A new entry is written in 16 bits where recent ones are kept so; that an older one is packed then is not counted.
+        written * (RECENT_BYTES if d.formats.kv.recent else d.formats.kv.bytes_per_element),
         launches=layer.count * _kernels_beside(mixer),
     )
     if isinstance(mixer, LatentAttention):
@@ -159,13 +160,13 @@ def _scores(
     activation, tp, layers = d.formats.activation_bytes, d.layout.tp, layer.count
     # Known to be inexact: what the others of a context group send of a prompt is not counted as read again from memory.
     share = 1 / d.layout.cp
-    kv, queries = d.formats.kv.bytes_per_element * share, share if phase == "prefill" else 1
+    width, queries = _Width.of(d), share if phase == "prefill" else 1
     terms = mixer_terms(mixer, layers, tp)
     if isinstance(mixer, LatentAttention):
         yield _latent_scores(d, layers, mixer, phase, arithmetic, terms[0])
-        yield from _index_scores(mixer.indexer, layers, phase, arithmetic, kv, share)
+        yield from _index_scores(mixer.indexer, layers, phase, arithmetic, width, share)
         return
-    heads, width = _query_heads(mixer, tp)
+    heads, vector = _query_heads(mixer, tp)
     indexer = mixer.indexer if isinstance(mixer, (Attention, CompressedAttention)) else None
     for position, term in enumerate(term for term in terms if not term.index):
         # A compressed entry holds its index key too, which only the scorer reads.
@@ -174,18 +175,36 @@ def _scores(
             f"attention {phase}",
             arithmetic,
             phase,
-            2.0 * layers * heads * width * share,
-            layers * (term.elements - key) * kv,
-            layers * heads * width * activation * queries if position == 0 else 0,
+            2.0 * layers * heads * vector * share,
+            layers * (term.elements - key) * width.packed,
+            layers * heads * vector * activation * queries if position == 0 else 0,
             cap=min(term.window or math.inf, term.reads * term.every if term.reads else math.inf),
             kept=term.window or math.inf,
-            # A prompt attends to all of its tokens before any of them is evicted.
-            every=term.every / term.share if phase == "decode" and term.share < 1 else term.every,
+            every=term.every,
             fixed=term.fixed,
             launches=layers if position == 0 else 0,
+            # A prompt attends to all of its tokens before any of them is evicted.
+            share=term.share if phase == "decode" else 1,
+            recent=width.recent,
+            recent_bytes=layers * (term.elements - key) * width.wider,
         )
     every = mixer.ratio if isinstance(mixer, CompressedAttention) else 1
-    yield from _index_scores(indexer, layers, phase, arithmetic, kv, share, every)
+    yield from _index_scores(indexer, layers, phase, arithmetic, width, share, every)
+
+
+class _Width(NamedTuple):
+    """Bytes that an element of the cache adds to what a rank reads, by how much the last entries are wider, and how many they are."""
+
+    packed: float
+    wider: float
+    recent: int
+
+    @classmethod
+    def of(cls, d: Deployment) -> _Width:
+        kv, ranks = d.formats.kv, d.layout.cp
+        packed = kv.bytes_per_element / ranks
+        # Each rank of a context group keeps so many of its own (as :meth:`CacheLayout.bytes_per_sequence` counts them).
+        return cls(packed, RECENT_BYTES / ranks - packed if kv.recent else 0.0, kv.recent * ranks)
 
 
 def _index_scores(
@@ -193,14 +212,24 @@ def _index_scores(
     layers: int,
     phase: Literal["decode", "prefill"],
     arithmetic: str,
-    kv: float,
+    width: _Width,
     share: float,
     every: int = 1,
 ) -> Iterator[Scores]:
     """Scores of an indexer over the keys of all tokens (formula F2.9); the choice itself is not counted."""
     if indexer is not None and not indexer.shared:
-        flop = 2.0 * layers * indexer.num_heads * indexer.head_dim * share
-        yield Scores(f"index {phase}", arithmetic, phase, flop, layers * indexer.head_dim * kv, 0, every=every)
+        flop, elements = 2.0 * layers * indexer.num_heads * indexer.head_dim * share, layers * indexer.head_dim
+        yield Scores(
+            f"index {phase}",
+            arithmetic,
+            phase,
+            flop,
+            elements * width.packed,
+            0,
+            every=every,
+            recent=width.recent,
+            recent_bytes=elements * width.wider,
+        )
 
 
 def _query_heads(mixer: Mixer, tp: int) -> tuple[int, int]:
@@ -224,7 +253,7 @@ def _latent_scores(
     heads = mixer.num_heads // d.layout.tp
     expanded = mixer.qk_nope_head_dim + mixer.qk_rope_head_dim + mixer.v_head_dim
     rate = d.hardware.peak.rate(arithmetic)
-    activation, share = d.formats.activation_bytes, 1 / d.layout.cp
+    activation, share, width = d.formats.activation_bytes, 1 / d.layout.cp, _Width.of(d)
     return LatentScores(
         f"attention {phase}",
         arithmetic,
@@ -233,12 +262,14 @@ def _latent_scores(
         2.0 * layers * heads * expanded * share,
         2.0 * layers * mixer.kv_lora_rank * heads * (mixer.qk_nope_head_dim + mixer.v_head_dim) * share,
         2.0 * layers * heads * expanded * activation * share,
-        layers * term.elements * d.formats.kv.bytes_per_element * share,
+        layers * term.elements * width.packed,
         layers * heads * expanded * activation * (share if phase == "prefill" else 1),
         term.reads or math.inf,
         1 / (rate or math.inf),
         1 / d.hardware.memory.bandwidth,
         launches=layers,
+        recent=width.recent,
+        recent_bytes=layers * term.elements * width.wider,
     )
 
 
@@ -309,7 +340,7 @@ def _merge_key(operator: Operator) -> object:
     shape: tuple[object, ...] = ()
     if isinstance(operator, Scores):
         intensity = operator.flop_per_pair / operator.entry_bytes if operator.entry_bytes else 0
-        shape = (operator.cap, operator.kept, operator.every, operator.fixed, intensity)
+        shape = (operator.cap, operator.kept, operator.every, operator.share, operator.fixed, intensity)
     elif isinstance(operator, LatentScores):
         shape = (operator.cap, operator.absorbed_flop_per_pair / operator.entry_bytes)
     elif isinstance(operator, Experts):
@@ -329,7 +360,7 @@ def _gemm_shape(gemm: Gemm) -> float:
 _SUMMED = {
     Gemm: ("flop_per_row", "weight_bytes", "activation_bytes_per_row", "launches"),
     Experts: ("experts", "launches"),
-    Scores: ("flop_per_pair", "entry_bytes", "query_bytes", "launches"),
+    Scores: ("flop_per_pair", "entry_bytes", "query_bytes", "launches", "recent_bytes"),
     LatentScores: (
         "absorbed_flop_per_pair",
         "expanded_flop_per_pair",
@@ -338,6 +369,7 @@ _SUMMED = {
         "entry_bytes",
         "query_bytes",
         "launches",
+        "recent_bytes",
     ),
     StateUpdate: ("flop_per_token", "state_bytes", "launches"),
     Elementwise: ("flop_per_token", "bytes_per_token", "fixed_bytes", "launches"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,19 +107,47 @@ class Answer:
         return f"<table><tr><th>figure</th><th>value</th><th>derivation</th></tr>{rows}</table>"
 
 
-def plain(value: Any) -> Any:
-    """Turn dataclasses and tuples into dictionaries and lists; a number that is not finite is a fault of ours.
+# Names of what is counted: bytes and FLOP (not those of a second, nor FLOP of a byte), tokens and sequences. Ratios of them stand apart.
+_COUNTED = re.compile(r"(?:^|_)(?:bytes|flop)(?!.*_per_(?:s|byte)(?:_|$))(?:_|$)|^(?:tokens|context|batch)$")
+_RATIOS = frozenset({"times", "ratios"})
+
+
+def plain(value: Any, name: str = "") -> Any:
+    """Turn dataclasses and tuples into dictionaries and lists, and counts that are whole into integers.
+
+    A number that is not finite is a fault of ours.
+
+    Parameters
+    ----------
+    name : the key of the value, by which it is known whether it counts something
 
     Raises
     ------
     ArithmeticError : for NaN or infinity
     """
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ArithmeticError(f"{value} in a result")
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ArithmeticError(f"{value} in a result")
+        return whole(value) if _is_counted(name) else value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {field.name: plain(getattr(value, field.name), field.name) for field in dataclasses.fields(value)}
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
+        # Of ratios, and of what is keyed by names of people's, the keys do not say what is counted.
+        return {key: plain(item, "" if name in _RATIOS else key) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [plain(item, name) for item in value]
     return value
+
+
+@functools.cache
+def _is_counted(name: str) -> bool:
+    return _COUNTED.search(name) is not None
+
+
+def whole(value: float) -> float | int:
+    """A number of things as an integer where it is one.
+
+    >>> whole(1152.0), whole(1152.5)
+    (1152, 1152.5)
+    """
+    return int(value) if value == int(value) else value

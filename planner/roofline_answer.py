@@ -266,6 +266,9 @@ def _assumptions(one: Series) -> Iterator[Assumption]:
     for ceiling in one.roof.compute:
         if ceiling.used:
             yield device_assumption(d, f"peak.{ceiling.name}", ceiling.nominal)
+    for ceiling in one.roof.further:
+        if ceiling.kind == "cache":
+            yield device_assumption(d, "units.cache_bandwidth", ceiling.nominal)
     yield from kernel_assumptions(d)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..quantities import show_count, show_time
 from .batch_curve import CheapestBatch, Knee, batch_within_tpot, cheapest_batch, knee
@@ -19,7 +19,7 @@ from .fitting import reason_of
 from .memory import plan_capacity, plan_memory
 from .notices import main_arithmetic
 from .parameters import count_parameters
-from .results import Explanation
+from .results import Explanation, plain
 from .sweep_points import ExpectedSteps, expected_tpot_s
 
 if TYPE_CHECKING:
@@ -34,11 +34,15 @@ MOST_SEQUENCES = 2**20
 
 @dataclass(frozen=True, slots=True)
 class CheapestPoint:
-    """The cheapest token: the batch, its expected time per token, and what a million output tokens cost (None without a price)."""
+    """The cheapest token: the batch, its expected time per token, and what a million output tokens cost (None without a price).
+
+    ``of`` says among which batches: any that memory and the time per token allow, or those of the points that were swept.
+    """
 
     batch: int
     tpot_s: float
     usd_per_million_output_tokens: float | None
+    of: Literal["any_batch", "points"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,7 @@ class CurveMarks:
     within_memory : the largest batch that fits, and why one more does not (empty at the end of the search)
     within_tpot : the largest of these whose expected time per token stays within the limit; None without a limit
     cheapest : None where nothing fits within the limits
+    limit_s : the most time per output token that was asked for, if any
     """
 
     at: tuple[tuple[str, int | str], ...]
@@ -67,20 +72,42 @@ class CurveMarks:
     memory_binds: str
     within_tpot: int | None
     cheapest: CheapestPoint | None
+    limit_s: float | None = None
 
     def figures(self) -> dict[str, Any]:
-        """The marks as the JSON has them."""
+        """The marks as the JSON has them; every one that is null has a code that says why."""
+        no_limit = "no_limit" if self.limit_s is None else "no_dense_rate" if self.within_tpot is None else None
+        knee = None if self.knee is None else {**plain(self.knee), "within_latency_reason": no_limit}
+        within = None if self.within_tpot is None else "tpot" if self.within_tpot < self.within_memory else "memory"
         return {
             **dict(self.at),
             "context": self.context,
-            "knee": self.knee,
+            "knee": knee,
+            "knee_reason": "no_dense_rate" if knee is None else None,
             "compute_bound_batch": self.compute_bound_batch,
             "compute_bound_batch_reason": self.compute_bound_batch_reason,
             "crossover_batch": self.crossover_batch,
-            "within_memory": {"batch": self.within_memory, "binds": self.memory_binds},
-            "within_tpot": self.within_tpot,
-            "cheapest": self.cheapest,
+            "crossover_batch_reason": "cache_does_not_grow" if self.crossover_batch is None else None,
+            "within_memory": _largest(self.within_memory, self.memory_binds or "search_ends", None),
+            "within_tpot": _largest(self.within_tpot, within, no_limit),
+            "cheapest": self._cheapest(),
+            "cheapest_reason": None
+            if self.cheapest
+            else "no_dense_rate"
+            if knee is None
+            else "nothing_within_the_limits",
         }
+
+    def _cheapest(self) -> dict[str, Any] | None:
+        if self.cheapest is None:
+            return None
+        unpriced = self.cheapest.usd_per_million_output_tokens is None
+        return {**plain(self.cheapest), "usd_reason": "no_price" if unpriced else None}
+
+
+def _largest(batch: int | None, binds: str | None, reason: str | None) -> dict[str, Any]:
+    """A largest batch as the JSON has it: what decides it, and why there is none."""
+    return {"batch": batch, "binds": binds, "reason": reason}
 
 
 def marks_of(
@@ -129,6 +156,7 @@ def marks_of(
         memory_binds=binds or "",
         within_tpot=within,
         cheapest=cheapest,
+        limit_s=limit_s,
     )
 
 
@@ -139,7 +167,7 @@ def _as_model(steps: ExpectedSteps) -> Any:
 
 def _cheapest(variant: Variant, found: CheapestBatch) -> CheapestPoint:
     cost = None if variant.usd_per_hour is None else found.usd_per_million_tokens
-    return CheapestPoint(found.batch, found.step_s, cost)
+    return CheapestPoint(found.batch, found.step_s, cost, "any_batch")
 
 
 def _within_memory(d: Deployment) -> tuple[int, Reason | None]:
@@ -183,6 +211,11 @@ def _knee(steps: ExpectedSteps, context: float, most: int, within: int | None) -
 
 
 # ------------------------------------------------------------------------------------------------ explanations
+
+
+def among(found: CheapestPoint) -> str:
+    """Among which batches a token is the cheapest one."""
+    return "of any batch within the limits" if found.of == "any_batch" else "of the points"
 
 
 def explain_marks(m: CurveMarks, limit_s: float | None) -> Iterator[Explanation]:
@@ -233,5 +266,5 @@ def explain_marks(m: CurveMarks, limit_s: float | None) -> Iterator[Explanation]
             "marks.cheapest",
             f"{cost:.3g} USD per million tokens",
             "price of all devices 1e6 / (3600 X), X output tokens per second of all users (F13.8)",
-            f"batch {show_count(m.cheapest.batch)}, TPOT {show_time(m.cheapest.tpot_s)}",
+            f"batch {show_count(m.cheapest.batch)}, TPOT {show_time(m.cheapest.tpot_s)}; {among(m.cheapest)}",
         )

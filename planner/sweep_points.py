@@ -159,7 +159,8 @@ def decode_columns(
     bound, real = np.concatenate(bounds), np.concatenate(reached)
     expected = np.maximum(bound, real)
     step = (bound, np.maximum(bound, expected / width), expected, expected * width)
-    columns |= _spread("step_s", step) | _spread("tpot_s", step)
+    columns |= _spread("step_s", step)
+    columns |= {f"tpot_s.{part}": columns[f"step_s.{part}"] for part in PARTS}
     rate = tuple(counts / time for time in (step[0], step[3], step[2], step[1]))
     return columns | _rate_columns(variant, rate, tuple(1 / time for time in (step[0], step[3], step[2], step[1])))
 
@@ -171,9 +172,12 @@ def _spread(name: str, figures: Sequence[Any]) -> Columns:
 
 def _rate_columns(variant: Variant, rate: tuple[Any, ...], per_user: tuple[Any, ...]) -> Columns:
     devices, price = variant.deployment.layout.devices, variant.usd_per_hour_of_all
-    columns = _spread("output_tokens_per_s", rate)
-    columns |= _spread("output_tokens_per_s_per_device", [part / devices for part in rate])
-    columns |= _spread("per_user_tokens_per_s", per_user)
+    columns = _spread(RATES[0], rate)
+    if devices == 1:
+        columns |= {f"{RATES[1]}.{part}": columns[f"{RATES[0]}.{part}"] for part in PARTS}
+    else:
+        columns |= _spread(RATES[1], [part / devices for part in rate])
+    columns |= _spread(RATES[2], per_user)
     if price is None:
         return columns | _nothing(RATES[-1:], len(rate[0]))
     at_one = usd_per_million_tokens(price, 1.0)

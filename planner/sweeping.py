@@ -16,7 +16,7 @@ from .deployment import Workload
 from .memory import plan_memory
 from .notices import assumptions_of, overcommitted, warnings_of
 from .prices import price_assumption
-from .results import Answer, Assumption, Explanation, Notice, plain
+from .results import Answer, Assumption, Explanation, Notice, plain, whole
 from .sizing import deployment_inputs
 from .sweep_marks import CheapestPoint, CurveMarks, explain_marks, marks_of
 from .sweep_points import (
@@ -171,18 +171,29 @@ class SweepResult(Answer):
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """The whole answer as plain data: rows are plain already, so that only their numbers are looked at.
+        """The whole answer as plain data.
+
+        Raises
+        ------
+        ArithmeticError : for NaN or infinity
+        """
+        whole_answer = self.without_rows()
+        whole_answer["result"]["rows"] = self.rows()
+        return whole_answer
+
+    def without_rows(self) -> dict[str, Any]:
+        """The same without the rows, which are plain already, so that only their numbers are looked at.
 
         Raises
         ------
         ArithmeticError : for NaN or infinity
         """
         for name, values in self.columns.items():
-            if not all(value is None or math.isfinite(value) for value in values if not isinstance(value, str)):
+            if not _all_finite(values):
                 raise ArithmeticError(f"{name}: a number in a result that is not finite")
-        without_rows = Answer.to_dict(replace(self, columns=_first(self.columns), cheapest=None))
-        without_rows["result"] = {"rows": self.rows(), "marks": plain(self._marks())}
-        return without_rows
+        answer = Answer.to_dict(replace(self, columns=_first(self.columns), cheapest=None))
+        answer["result"] = {"rows": [], "marks": plain(self._marks())}
+        return answer
 
     def table(self) -> tuple[tuple[str, ...], list[dict[str, Any]]]:
         """Columns and rows of a CSV file."""
@@ -193,6 +204,16 @@ class SweepResult(Answer):
     def explain(self) -> tuple[Explanation, ...]:
         """How the figures of a row and the marks of the first curve came about."""
         return tuple(_explain(self))
+
+
+def _all_finite(values: Sequence[Any]) -> bool:
+    """Whether all numbers are finite: the sum tells it at once, unless it is too large or there are other things among them."""
+    try:
+        if math.isfinite(sum(values)):
+            return True
+    except TypeError:
+        pass
+    return all(math.isfinite(value) for value in values if isinstance(value, (int, float)))
 
 
 def _first(columns: Columns) -> Columns:
@@ -321,7 +342,7 @@ def _evaluate(
             Workload(prompt, output, batch)
             for batch, prompt, output in zip(asked["batch"], asked["prompt"], asked["output"], strict=True)
         ]
-        columns["context"] = [workload.mean_context for workload in workloads]
+        columns["context"] = [whole(workload.mean_context) for workload in workloads]
         found = serving_columns(variant, steps, workloads, tick)
     return {**columns, **{name: found[name] for name in FACTS}, **found}
 
@@ -394,7 +415,7 @@ def _with_cheapest(r: SweepResult, points: Sequence[tuple[Any, ...]]) -> tuple[C
             marked.append(curve)
             continue
         tpot, cost = (r.columns[f"{name}.expected"][row] for name in ("tpot_s", "usd_per_million_output_tokens"))
-        marked.append(replace(curve, cheapest=CheapestPoint(r.columns["batch"][row], tpot, cost)))
+        marked.append(replace(curve, cheapest=CheapestPoint(r.columns["batch"][row], tpot, cost, "points")))
     return tuple(marked)
 
 

@@ -123,6 +123,8 @@ def parse_variants(texts: Iterable[str], load: Callable[[str], NumberFormat]) ->
     UnknownNameError : for a kind that there is not
     """
     named = [item.strip() for text in texts for item in _text(text).split(",")]
+    if "" in named:
+        raise DomainError("--variant", got="nothing between commas" if len(named) > 1 else "nothing", wanted=EXAMPLES)
     for place, item in enumerate(named):
         if item in named[:place]:
             raise DomainError("--variant", got=f"{item} twice", wanted="each once")

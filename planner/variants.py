@@ -180,7 +180,8 @@ def sharing(model: ModelSpec, layers: int) -> ModelSpec:
 
     Raises
     ------
-    DomainError : when there is no layer to share, or the model has none that keep keys and values of heads
+    DomainError : when there is no layer to share, for more layers than there are of any kind, or a model that has none that keep keys and
+        values of heads
     """
     domain.count("layers that share", layers)
 
@@ -190,6 +191,10 @@ def sharing(model: ModelSpec, layers: int) -> ModelSpec:
     def read(mixer: Attention) -> Attention:
         indexer = None if mixer.indexer is None else replace(mixer.indexer, shared=True)
         return replace(mixer, cache="shared", projections="none", indexer=indexer)
+
+    most = max((group.count for group in model.layers if any(map(is_owner, group.attention))), default=layers)
+    if layers > most:
+        raise DomainError("layers that share", got=layers, wanted=f"1 to {most}, the neighbours of one kind")
 
     def split() -> Iterator[LayerGroup]:
         for group in model.layers:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from .. import specfiles
 from ..errors import DomainError, show
-from .canvas import KINDS, kind_of, rendered
-from .roofline_files import parse_size
+from .canvas import KINDS, kind_of, parse_size, rendered
 
 if TYPE_CHECKING:
     from ..planner.results import Answer
@@ -26,7 +25,13 @@ def is_page(path: str | Path) -> bool:
 
 
 def check_answer_file(
-    path: str | Path | None, size: str | None = None, *, dark: bool = False, overwrite: bool, drawn: bool = True
+    path: str | Path | None,
+    size: str | None = None,
+    *,
+    dark: bool = False,
+    overwrite: bool,
+    drawn: bool = True,
+    beside: str | Path | None = None,
 ) -> tuple[int, int] | None:
     """Refuse what cannot be written before anything is computed; returns the size that was asked for, if any.
 
@@ -34,11 +39,12 @@ def check_answer_file(
     ----------
     size, dark : settings of a picture, which a page does not take: it fits every width, and is dark where its reader is
     drawn : whether there are pictures of this kind of answer
+    beside : another file of the same run
 
     Raises
     ------
     DomainError : for a type of file that there is not, a size outside the limits, or settings of a picture without one
-    SpecError : for a file that exists and may not be replaced
+    SpecError : for a file that exists and may not be replaced, a folder that there is not, or one file for two things
     """
     page = path is not None and is_page(path)
     if (path is None or page) and (size is not None or dark):
@@ -46,11 +52,9 @@ def check_answer_file(
         raise DomainError(
             "--size" if size is not None else "--dark", got=got, wanted="--out FILE of a picture beside it"
         )
-    if path is None:
-        return None
-    if not page:
+    if path is not None and not page:
         _check_kind(path, drawn=drawn)
-    specfiles.check_free(path, overwrite=overwrite)
+    specfiles.check_all_free((path, beside), overwrite=overwrite)
     return None if size is None else parse_size(size)
 
 
@@ -77,15 +81,24 @@ def write_answer(
     DomainError : for another type of file, or an answer without anything to draw
     SpecError : when the file exists and may not be replaced, or cannot be written
     """
+    specfiles.write_all([(path, answer_file(answer, path, size=size, dark=dark))], overwrite=overwrite)
+
+
+def answer_file(answer: Answer, path: str | Path, *, size: tuple[int, int] | None = None, dark: bool = False) -> bytes:
+    """What :func:`write_answer` writes.
+
+    Raises
+    ------
+    DomainError : for another type of file, or an answer without anything to draw
+    """
     if is_page(path):
         from .html import to_html
 
-        specfiles.write_text(path, to_html(answer), overwrite=overwrite)
-        return
+        return to_html(answer).encode("utf-8")
     from .drawn import figure_of
 
     kind = kind_of(path)
     figure = figure_of(answer, size=size, dark=dark)
     if figure is None:
         raise DomainError(f"type of {show(path)}", got=f".{kind}", wanted=f".{PAGE}: this answer has no picture")
-    specfiles.write_bytes(path, rendered(figure, kind), overwrite=overwrite)
+    return rendered(figure, kind)

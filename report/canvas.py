@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import struct
 import zlib
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ KINDS = ("png", "svg", "pdf")
 PIXELS_PER_INCH, POINTS_PER_INCH = 100, 72
 DEFAULT_SIZE = (1200, 800)  # pixels
 SMALLEST, LARGEST = (480, 360), (8000, 8000)
+_SIZE = re.compile(r"([0-9]{1,5}) ?[xX×] ?([0-9]{1,5})", re.ASCII)
 # What would tell the time of drawing, or the version of the library.
 _SILENT: dict[str, dict[str, Any]] = {
     "svg": {"Date": None, "Creator": None},
@@ -109,6 +111,24 @@ def kind_of(path: str | Path) -> str:
         got = f".{kind}" if kind else "a name without one"
         raise DomainError(f"type of {show(path)}", got=got, wanted=f"one of .{', .'.join(KINDS)}")
     return kind
+
+
+def parse_size(text: str) -> tuple[int, int]:
+    """Read the size of a picture in pixels.
+
+    Raises
+    ------
+    DomainError : for anything but two numbers within the limits
+
+    >>> parse_size("1200x800")
+    (1200, 800)
+    """
+    match = _SIZE.fullmatch(text.strip())
+    size = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not all(least <= pixels <= most for pixels, least, most in zip(size, SMALLEST, LARGEST, strict=True)):
+        wanted = f"WIDTHxHEIGHT in pixels, {SMALLEST[0]}x{SMALLEST[1]} to {LARGEST[0]}x{LARGEST[1]}"
+        raise DomainError("--size", got=text or "an empty text", wanted=wanted)
+    return size
 
 
 def rendered(figure: Figure, kind: str) -> bytes:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import DomainError
 
@@ -10,17 +11,24 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ..planner.comparing import CompareResult
-    from ..planner.presets.drawing import PresetResult
     from ..planner.results import Answer
-    from ..planner.roofline_answer import RooflineResult
-    from ..planner.speculation import SpeculationResult
-    from ..planner.sweeping import SweepResult
 
 Size = tuple[int, int]
 
 _PHONE = 480  # pixels of width of a picture that is read on a phone
 _HIGH, _SQUARE = 900, 640
 _ROW, _AROUND = 34, 230  # pixels of an alternative, and of what stands around, on a phone
+
+
+# Which module draws the answer of a verb, by which function; it is loaded only for that verb.
+_DRAWERS = {
+    "sweep": ("sweep_figure", "sweep_figure"),
+    "compare": ("comparison_figure", "compare_figure"),
+    "roofline": ("roofline_figure", "roofline_figure"),
+    "speculate": ("speculation_figure", "speculation_figure"),
+    "figure": ("preset_figure", "preset_figure"),
+    "measure": ("measured_figure", "measured_figure"),
+}
 
 
 def figure_of(answer: Answer, *, size: Size | None = None, dark: bool = False) -> Figure | None:
@@ -35,29 +43,12 @@ def figure_of(answer: Answer, *, size: Size | None = None, dark: bool = False) -
     ------
     DomainError : for an answer of a kind that is drawn, but without anything to draw
     """
-    match answer.command:
-        case "sweep":
-            from .sweep_figure import sweep_figure
-
-            return sweep_figure(cast("SweepResult", answer), size=size, dark=dark)
-        case "compare":
-            from .comparison_figure import compare_figure
-
-            return compare_figure(cast("CompareResult", answer), size=size, dark=dark)
-        case "roofline":
-            from .roofline_figure import roofline_figure
-            from .roofline_files import DEFAULT_SIZE
-
-            return roofline_figure(cast("RooflineResult", answer), size=size or DEFAULT_SIZE, dark=dark)
-        case "speculate":
-            from .speculation_figure import DEFAULT_SIZE, speculation_figure
-
-            return speculation_figure(cast("SpeculationResult", answer), size=size or DEFAULT_SIZE, dark=dark)
-        case "figure":
-            from .preset_figure import preset_figure
-
-            return preset_figure(cast("PresetResult", answer), size=size, dark=dark)
-    return None
+    if answer.command not in _DRAWERS:
+        return None
+    module, function = _DRAWERS[answer.command]
+    draw: Any = getattr(import_module(f".{module}", __package__), function)
+    figure: Figure = draw(answer, dark=dark) if size is None else draw(answer, size=size, dark=dark)
+    return figure
 
 
 def pages_of(answer: Answer) -> tuple[Figure, Figure] | None:

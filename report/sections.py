@@ -310,6 +310,8 @@ ARRANGERS: dict[str, tuple[str, str]] = {
     "claim": ("claim", "claim_report"),
     "speculate": ("speculation", "speculation_report"),
     "figure": ("presets", "preset_report"),
+    "measure": ("measured", "measure_report"),
+    "measure compare": ("measured", "compare_runs_report"),
     "accuracy memory": ("accuracy", "memory_report"),
     "accuracy speed": ("accuracy_speed", "speed_report"),
     "accuracy speculation": ("accuracy_speculation", "speculation_accuracy_report"),

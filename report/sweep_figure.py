@@ -16,7 +16,7 @@ from ..quantities import show_count, show_time
 from .canvas import DARK, LIGHT, Theme, decades, steady
 from .panels import Entry, new_page, plain_ticks, round_steps, thinned, titled
 from .sweep_lines import lines_of, marks_within
-from .sweeps import heading
+from .sweeps import CHEAPEST, heading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -317,5 +317,6 @@ def _key(r: SweepResult, lines: list[Line], theme: Theme, *, is_timed: bool) -> 
             "markeredgewidth": 0.3,
             "markeredgecolor": theme.ink,
         }
+        text += f", {CHEAPEST[r.mode]}" if kind == "cheapest" else ""
         said = f"{text}: batch {at[kind]:,.0f}" if len(lines) == 1 else text
         yield Entry(sample(linestyle="None", **look), said)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import show
+from ..planner.sweep_marks import among
 from ..quantities import show_bytes, show_count, show_rate, show_time
 from .sections import REASONS, Report, Section
 
@@ -65,11 +66,17 @@ def _verdict(r: SweepResult) -> str:
         return f"Nothing fits: {REASONS[r.columns['reason'][0]]}."
     every = "Every point fits" if fitting == r.count else f"{show_count(fitting)} of {show_count(r.count)} points fit"
     if r.cheapest is None:
-        return f"{every}."
+        slow = r.limit_s is not None and any(time is not None for time in r.columns["tpot_s.expected"])
+        return f"{every}; none within {show_time(r.limit_s or 0)} a token." if slow and _priced(r) else f"{every}."
     row = r.rows([r.cheapest])[0]
     where = ", ".join(f"{axis.name} {value_of(row, axis.name)}" for axis in r.axes)
     cost = row["usd_per_million_output_tokens"]["expected"]
-    return f"{every}; the cheapest token is that of {where}: {show_cost(cost)} per million output tokens."
+    limit = "" if r.limit_s is None else f" within {show_time(r.limit_s)} a token"
+    return f"{every}; of these points{limit} the cheapest token is that of {where}: {show_cost(cost)} per million output tokens."
+
+
+def _priced(r: SweepResult) -> bool:
+    return any(variant.usd_per_hour is not None for variant in r.variants)
 
 
 def show_cost(usd: float) -> str:
@@ -158,12 +165,16 @@ def mark_names(curve: CurveMarks) -> Iterable[tuple[str, str, str]]:
         cost = curve.cheapest.usd_per_million_output_tokens
         price = "no price is known" if cost is None else f"{show_cost(cost)} per million output tokens"
         yield (
-            "cheapest token",
+            f"cheapest token {among(curve.cheapest)}",
             f"batch {show_count(curve.cheapest.batch)}",
             f"{price}, TPOT {show_time(curve.cheapest.tpot_s)}",
         )
 
 
+CHEAPEST = {
+    "decode": "batch of any",
+    "serving": "of the points",
+}  # by the traffic: what its cheapest batches are chosen from
 _LIMITS = {
     "memory": "memory",
     "latency": "the TPOT that was asked for",
@@ -181,7 +192,7 @@ def _several(r: SweepResult, curves: tuple[CurveMarks, ...]) -> Section:
     header = [*axes, "knee", "compute-bound", "KV = weights", "in memory"]
     header += ["within TPOT"] if r.limit_s is not None else []
     priced = any(curve.cheapest and curve.cheapest.usd_per_million_output_tokens is not None for curve in curves)
-    header += ["cheapest", "USD/M"] if priced else []
+    header += [f"cheapest {CHEAPEST[r.mode]}", "USD/M"] if priced else []
     rows: list[Row] = []
     for curve in curves[:MOST_CURVES]:
         bound, crossover = curve.compute_bound_batch, curve.crossover_batch

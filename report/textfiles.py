@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..errors import show
 from ..planner.results import plain
+from .columns import Columnar, csv_lines, json_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,9 +23,11 @@ _PLOT_WIDTH = 100  # letters
 
 def to_json(answer: Answer, *, explain: bool = False) -> str:
     """The envelope that scripts rely on: keys sorted, base units, no rounding, no NaN."""
-    envelope = answer.to_dict()
+    envelope = answer.without_rows() if isinstance(answer, Columnar) else answer.to_dict()
     if explain:
         envelope["explanations"] = plain(answer.explain())
+    if isinstance(answer, Columnar):
+        return json_text(envelope, answer)
     return json.dumps(envelope, sort_keys=True, allow_nan=False, indent=2) + "\n"
 
 
@@ -42,6 +45,8 @@ def to_csv(answer: Answer, *, explain: bool = False) -> str:
 
     Figures are named as in the JSON (``latency.tpot_s.expected``) and in base units; explained ones have their formula and numbers.
     """
+    if isinstance(answer, Columnar):
+        return csv_lines(answer, _cell)
     return _table_lines(answer) if isinstance(answer, Tabular) else _figure_lines(answer, explain=explain)
 
 

@@ -66,3 +66,42 @@ def test_a_new_file_has_the_permissions_of_any_new_file(tmp_path: Path) -> None:
     finally:
         os.umask(mask)
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
+
+
+# ------------------------------------------------------------------------------------------------ several files
+
+
+@pytest.mark.parametrize("where", ["nowhere/b", "file/b", "folder", "b" * 300, "a\0b", "a", "./folder/../a"])
+def test_of_several_files_all_are_written_or_none(where: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("kept")
+    (tmp_path / "folder").mkdir()
+    files = [(tmp_path / "a", b"1"), (tmp_path / where, b"2")]
+    with pytest.raises(SpecError) as raised:
+        specfiles.write_all(files, overwrite=True)
+    assert "\n" not in str(raised.value)
+    assert sorted(file.name for file in tmp_path.rglob("*")) == ["file", "folder"]
+    if "b" * 300 not in where:  # of a name that is too long only its file system knows
+        with pytest.raises(SpecError):
+            specfiles.check_all_free([path for path, _ in files], overwrite=True)
+    specfiles.write_all([(tmp_path / "a", b"1"), (tmp_path / "b", b"2")])
+    assert ((tmp_path / "a").read_bytes(), (tmp_path / "b").read_bytes()) == (b"1", b"2")
+
+
+@pytest.mark.parametrize("there_before", [False, True])
+def test_a_place_that_is_lost_at_the_last_moment(
+    there_before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are written, and the second cannot take its place any more: a first one that is new goes again, and no scratch is left."""
+    if there_before:
+        (tmp_path / "a").write_text("old")
+    replace = Path.replace
+
+    def fail(scratch: Path, target: Path) -> Path:
+        if target.name == "b":
+            raise PermissionError(13, "Permission denied")
+        return replace(scratch, target)
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(SpecError, match="permission denied"):
+        specfiles.write_all([(tmp_path / "a", b"new"), (tmp_path / "b", b"new")], overwrite=True)
+    assert [file.name for file in tmp_path.iterdir()] == (["a"] if there_before else [])

@@ -53,7 +53,7 @@ def memory(
     from ..accuracy.results import memory_accuracy
     from .render import check_page
 
-    check_page(out, force=force)
+    check_page(out, force=force, beside=rows)
     result = memory_accuracy(data, _names(by))
     return _given(result, rows, out, output_format, color, force=force)
 
@@ -98,7 +98,7 @@ def speed(
     from ..accuracy.speed import speed_accuracy
     from .render import check_page, progress_on_stderr
 
-    check_page(out, force=force)
+    check_page(out, force=force, beside=rows)
     with progress_on_stderr("rows") as progress:
         result = speed_accuracy(data, _names(by), simulate=simulate, leave_one_out=leave_one_out, progress=progress)
     return _given(result, rows, out, output_format, color, force=force)
@@ -133,7 +133,7 @@ def speculation(
     from ..accuracy.speculation import speculation_accuracy
     from .render import check_page
 
-    check_page(out, force=force)
+    check_page(out, force=force, beside=rows)
     result = speculation_accuracy(data, _names(by))
     return _given(result, rows, out, output_format, color, force=force)
 
@@ -152,14 +152,13 @@ def _given(
     force: bool,
 ) -> int:
     """Write the files that are asked for, and print the answer."""
-    from pathlib import Path
-
     from .. import specfiles
     from ..errors import ExitCode
-    from .render import print_answer, write_page
+    from ..report.answer_files import answer_file
+    from .render import print_answer
 
-    if rows is not None:
-        specfiles.write_text(Path(rows), result.to_rows(), overwrite=force)
-    write_page(result, out, force=force)
+    files: list[tuple[str | Path, bytes]] = [] if rows is None else [(rows, result.to_rows().encode("utf-8"))]
+    files += [] if out is None else [(out, answer_file(result, out))]
+    specfiles.write_all(files, overwrite=force)
     print_answer(result, output_format, color)
     return ExitCode.YES

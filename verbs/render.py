@@ -35,12 +35,12 @@ def print_answer(answer: Answer, output_format: Format, color: Color, *, explain
             sys.stdout.write(textfiles.to_markdown(sections.report_of(answer, explain=explain)))
 
 
-def check_page(out: Path | None, *, force: bool) -> None:
-    """Refuse a page for a browser that cannot be written, before anything is computed; for answers that have no picture."""
-    if out is not None:
+def check_page(out: Path | None, *, force: bool, beside: Path | str | None = None) -> None:
+    """Refuse a page for a browser, and a file beside it, that cannot be written, before anything is computed; for answers that have no picture."""
+    if out is not None or beside is not None:
         from ..report.answer_files import check_answer_file
 
-        check_answer_file(out, overwrite=force, drawn=False)
+        check_answer_file(out, overwrite=force, drawn=False, beside=beside)
 
 
 def write_page(answer: Answer, out: Path | None, *, force: bool) -> None:

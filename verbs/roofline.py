@@ -117,12 +117,14 @@ def roofline(
     """
     from ..api.roofs import roofline as roofline_by_name
     from ..errors import ExitCode
-    from ..report.answer_files import check_answer_file, write_answer
-    from ..report.roofline_files import check_data, write_data
+    from ..report.answer_files import answer_file, check_answer_file
+    from ..report.roofline_files import data_file, data_kind
+    from ..specfiles import write_all
     from .render import print_answer, print_short
 
-    pixels = check_answer_file(out, size, dark=dark, overwrite=force)
-    check_data(data, overwrite=force)
+    if data is not None:
+        data_kind(data)
+    pixels = check_answer_file(out, size, dark=dark, overwrite=force, beside=data)
     result = roofline_by_name(
         model,
         *hardware,
@@ -146,10 +148,9 @@ def roofline(
         max_num_batched_tokens=max_num_batched_tokens,
         eager=eager or None,
     )
-    if out is not None:
-        write_answer(result, out, size=pixels, dark=dark, overwrite=force)
-    if data is not None:
-        write_data(result, data, overwrite=force)
+    files = [] if out is None else [(out, answer_file(result, out, size=pixels, dark=dark))]
+    files += [] if data is None else [(data, data_file(result, data))]
+    write_all(files, overwrite=force)
     if output_format is o.Format.text and out is not None and not explain:
         print_short(result)
         return ExitCode.YES

@@ -68,9 +68,12 @@ SHARED = {
     "gated_delta": Prior(22e-6, 5e-6),
     "sparse_index": Prior(52e-6, 10e-6),
 }
-# TensorRT-LLM's first backend, in C++, behind Triton: its host is quicker with prompts than one in Python, but its kernels fuse less
-# between products, and Triton passes the tokens of every sequence on.
-OWN = {"tensorrt-llm-triton@0.8.layer_passes": Prior(15, 3)}
+# TensorRT-LLM has products of its own: tables of vLLM stand for them. Its first backend, in C++, behind Triton: its host is quicker with
+# prompts than one in Python, but its kernels fuse less between products, and Triton passes the tokens of every sequence on.
+OWN = {
+    "tensorrt-llm@0.19.narrow_compute": Prior(1.0, 0.1),
+    "tensorrt-llm-triton@0.8.layer_passes": Prior(15, 3),
+}
 _TRITON = {
     "tensorrt-llm-triton@0.8.prompt_floor": Prior(0.3e-3, 0.1e-3),
     "tensorrt-llm-triton@0.8.request_overhead": Prior(5e-3, 2e-3),
@@ -114,9 +117,9 @@ def with_constants(case: Case, constants: Constants) -> Case:
     d = case.deployment
     own: dict[str, Any] = {name: constants[_key(d.engine.name, name)] for name in PER_ENGINE}
     overhead = own.pop("request_overhead")
-    shared: dict[str, Any] = {
-        name: constants.get(f"{d.engine.name}.{name}", constants[name]) for name in SHARED if name not in _FLOORS
-    }
+    shared: dict[str, Any] = {name: constants[name] for name in SHARED if name not in _FLOORS}
+    parts = {name: name.rpartition(".") for name in OWN}
+    shared |= {own_name: constants[name] for name, (engine, _, own_name) in parts.items() if engine == d.engine.name}
     timing = replace(d.engine.timing, **own, **shared)
     assert d.kernels is not None
     floors = replace(d.kernels.floors, **{name: constants[name] for name in _FLOORS})

@@ -92,6 +92,7 @@ def test_pairs_belong_to_the_format_before_them(text: str, values: list[str]) ->
         ({"batch": [True]}, QuantityError, "a yes/no value"),
         (["batch=1", "batch=2"], DomainError, "got batch twice"),
         (["batch=1", "tp=1", "kv=bf16"], DomainError, "got 3 axes"),
+        (["batch=1", "context=1", "nothing=0"], DomainError, "got 3 axes"),  # whatever is wrong with each of them
     ],
 )
 def test_an_axis_without_sense_is_refused(over, kind: type[RoofplanError], said: str) -> None:

@@ -145,6 +145,35 @@ def test_removing_a_source_is_noticed() -> None:
     assert {finding.rule for finding in lint_device(spec)} == {"source-missing"}
 
 
+CACHE_RATES = {slug: spec.units.cache_bandwidth for slug, spec in SPECS.items() if spec.units.cache_bandwidth}
+
+
+def test_rates_of_caches_are_measured_ones() -> None:  # te42kyfo/gpu-benches, gpu-l2-cache: reads that fit the cache
+    published = {
+        "a100-sxm4-80gb": (5264e9, 5482e9),
+        "h100-pcie-80gb": (6827e9, 6984e9),
+        "h200-sxm-141gb": (9477e9, 9885e9),
+        "l40": (5104e9, 5332e9),
+        "mi210": (4828e9, 5106e9),
+        "mi100": (2513e9, 2726e9),
+    }
+    same_chip = {"a100-sxm4-40gb": "a100-sxm4-80gb", "h100-sxm5-80gb": "h200-sxm-141gb", "l40s": "l40"}
+    assert set(CACHE_RATES) == {*published, *same_chip}
+    for slug, (low, high) in published.items():
+        assert low <= CACHE_RATES[slug] <= high
+        assert SPECS[slug].evidence_of("units.cache_bandwidth").kind == "measured"
+    for slug, other in same_chip.items():
+        one, measured = SPECS[slug], SPECS[other]
+        assert (one.units.count, one.units.cache) == (measured.units.count, measured.units.cache)
+        assert one.units.clock == approx(measured.units.clock, rel=0.02)
+        assert CACHE_RATES[slug] == CACHE_RATES[other]
+        assert one.evidence_of("units.cache_bandwidth").kind == "derived"
+    for slug, rate in CACHE_RATES.items():
+        assert rate > 1.5 * SPECS[slug].memory.bandwidth
+        assert "gpu-benches" in SPECS[slug].evidence_of("units.cache_bandwidth").source
+        assert SPECS[slug].evidence_of("units.cache").kind != "measured"  # the other figures keep their own source
+
+
 def test_known_traps() -> None:  # bug cases 30, 42, 44
     assert SPECS["h100-sxm5-80gb"].peak.bf16 == 989.4e12
     assert SPECS["l40s"].peak.fp8 == 733e12

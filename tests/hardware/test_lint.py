@@ -23,7 +23,10 @@ def without_source(spec: HardwareSpec) -> HardwareSpec:
 
 # A good spec with exactly one thing broken, and the rule that must see it.
 FAULTS = {
-    "no evidence": ("source-missing", replace(H100, evidence=H100.evidence[1:])),
+    "no evidence": (
+        "source-missing",
+        replace(H100, evidence=tuple(e for e in H100.evidence if "peak" not in e.figures)),
+    ),
     "16 bits too fast": ("peak-off-formula", replace(H100, peak=replace(H100.peak, bf16=H100.peak.bf16 * 1.05))),
     "16 bits too slow": ("peak-off-formula", replace(H100, peak=replace(H100.peak, bf16=H100.peak.bf16 * 0.95))),
     "sparse fp8": ("peak-off-formula", replace(H100, peak=replace(H100.peak, fp8=3958e12))),

@@ -98,6 +98,30 @@ def test_cost_is_price_over_rate() -> None:  # F13.8
     assert row(unpriced, "cost.usd_per_hour")["values"] == {"ha": 1.0, "twice": None}
 
 
+def test_what_is_all_but_equal_is_not_best() -> None:
+    """Of three the best two differ by less than the tolerance, in every figure that is rated: both print as one number, or nearly."""
+    half = dataclasses.replace(HA, name="half", memory=dataclasses.replace(HA.memory, bandwidth=1e12))
+    found = of(HA, ALMOST, half, prompt=1000, output=100, concurrency=8)
+    rows = [line for line in found.figures()["rows"] if not line["asked"]]
+    assert {"latency.tpot_s", "throughput.output_tokens_per_s"} <= {line["figure"] for line in rows}
+    assert {line["best"] for line in rows} == {None}
+    better = of(HA, ALMOST, TWICE, prompt=1000, output=100, concurrency=8)
+    assert row(better, "latency.tpot_s")["best"] == "twice"
+
+
+def test_more_sequences_of_a_shorter_limit_are_no_advantage() -> None:
+    figure = "capacity.concurrency_at_max_model_len"
+    shorter, longer = (dataclasses.replace(M8, name=name, max_context=n) for name, n in (("a", 40_960), ("b", 131_072)))
+
+    def best(*models) -> object:
+        sized = [size_deployment(deploy(model, device, memory=WITHOUT_REST)) for model, device in models]
+        return row(compare([Alternative(str(n), one, None) for n, one in enumerate(sized)]), figure)["best"]
+
+    assert best((shorter, HA), (longer, HA)) is None
+    assert best((longer, HA), (longer, TWICE)) == "1"
+    assert best((shorter, HA), (longer, TWICE)) is None
+
+
 def test_marks_name_the_best_in_the_main_figures() -> None:
     marks = of(HA, TWICE, prices=(1.0, 1.0), prompt=500, output=100, concurrency=4).figures()["marks"]
     assert set(marks) == set(KEY_FIGURES)

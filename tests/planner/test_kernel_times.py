@@ -397,3 +397,12 @@ def test_nominal_times_are_the_rates_alone() -> None:
     d = reach(M8, linked(HH))
     assert nominal_time(d, reduce(8)) == OperatorTime(0.0, 0.0, 1 / 450e9)
     assert nominal_time(D, product("fp4")) == OperatorTime(0.0, 0.0, 1 / W)  # no such rate: its bytes are what is known
+
+
+def test_products_of_an_engine_that_are_faster_than_those_that_were_measured() -> None:
+    d = reach(M8, HH, timing=replace(TIMING, narrow_compute=1.2))
+    for arithmetic, ratio in (("fp8", 1.2), ("bf16", 1.0)):
+        product = Gemm("product", arithmetic, 2e9, 1e9, 1e4, launches=3)
+        plain, own = reached_time(D, KERNELS, product), reached_time(d, KERNELS, product)
+        assert plain.s_per_flop == approx(ratio * own.s_per_flop)
+        assert (own.fixed_s, own.s_per_byte) == (plain.fixed_s, plain.s_per_byte)

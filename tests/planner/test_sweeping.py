@@ -118,7 +118,8 @@ def test_the_cheapest_row_fits_and_keeps_the_limit() -> None:
 def test_nothing_is_cheap_without_a_price() -> None:
     marks = decode(deploy(M8, HH), batches(1, 2)).figures()["marks"]
     assert (marks["cheapest"], marks["cheapest_reason"]) == (None, "no_price")
-    assert marks["curves"][0]["cheapest"].usd_per_million_output_tokens is None
+    cheapest = marks["curves"][0]["cheapest"]
+    assert (cheapest["usd_per_million_output_tokens"], cheapest["usd_reason"]) == (None, "no_price")
     limited = roofplan.sweep(LLAMA, H100, over="batch=1,2", context=4096, tpot="1 us").figures()["marks"]
     assert limited["cheapest_reason"] == "nothing_within_the_limits"
 

@@ -122,7 +122,10 @@ def test_near_names() -> None:
     ("texts", "said"),
     [
         ([""], "got nothing"),
-        (["mqa,"], "got nothing"),
+        (["mqa,"], "got nothing between commas"),
+        ([","], "got nothing between commas"),
+        ([" , ,"], "got nothing between commas"),
+        (["mqa", ""], "got nothing"),
         (["mqa,mqa"], "got mqa twice"),
         (["x" * 100], "a text of 100 characters"),
         (["mqa+gqa:4"], "one change of the heads"),

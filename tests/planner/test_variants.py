@@ -139,7 +139,7 @@ def test_shared_layers() -> None:  # F3.5
     assert readers == 21
     assert count_parameters(changed).total == 8030261248 - readers * 2 * 4096 * 1024
     assert variants.sharing(M8, 1) == M8
-    assert growth(variants.sharing(M8, 1000)) == 4096
+    assert growth(variants.sharing(M8, 32)) == 4096
 
 
 # ------------------------------------------------------------------------------------------------ reach
@@ -172,6 +172,15 @@ def test_a_model_without_heads_that_keep_keys_is_refused(change) -> None:
     for name in ("deepseek-v3", "codestral-mamba-7b", "deepseek-v4-flash"):
         with pytest.raises(DomainError, match=f"got {name}, want a model with layers"):
             change(models.load(name))
+
+
+def test_no_more_layers_share_than_there_are_of_a_kind() -> None:
+    mixed = variants.interleaved(M8, 5, 1, 1024)  # 27 with windows, 5 without
+    for model, most in ((M8, 32), (mixed, 27)):
+        variants.sharing(model, most)
+        for layers in (most + 1, 1000):
+            with pytest.raises(DomainError, match=f"got {layers}, want 1 to {most}, the neighbours of one kind"):
+                variants.sharing(model, layers)
 
 
 def test_what_has_no_full_layers_cannot_get_latents_sinks_or_eviction() -> None:

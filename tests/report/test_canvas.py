@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from roofplan.errors import DomainError
-from roofplan.report.canvas import DARK, Ruler, decades, kind_of, new_figure, rendered, steady
-from roofplan.report.roofline_files import data_kind, parse_size
+from roofplan.report.canvas import DARK, Ruler, decades, kind_of, new_figure, parse_size, rendered, steady
+from roofplan.report.roofline_files import data_kind
 
 
 @pytest.mark.parametrize("name", ["roof", "roof.gif", "roof.png.txt", ".png", "roof.", "roof.html"])

@@ -207,3 +207,55 @@ def test_the_library_refuses_what_the_command_line_refuses(
     with pytest.raises(kind) as caught:
         roofplan.size("gpt2", "h100", **options)
     assert str(caught.value).isprintable()
+
+
+# ------------------------------------------------------------------------------------------------ places of outputs
+
+OUTPUTS = [
+    ("size none none", "-o", "x.html"),
+    ("kv none", "-o", "x.html"),
+    ("roofline none none", "-o", "x.svg"),
+    ("roofline none none", "--data", "x.csv"),
+    ("roofline none none -o ./ok.png", "--data", "x.json"),
+    ("sweep none none --over batch=1", "-o", "x.png"),
+    ("compare none none none", "-o", "x.html"),
+    ("advise none none", "-o", "x.html"),
+    ("speculate none none", "-o", "x.png"),
+    ("claim 5 none none", "-o", "x.html"),
+    ("figure batch-curve --model none", "-o", "x.pdf"),
+    ("accuracy memory --data none.csv", "-o", "x.html"),
+    ("accuracy speed --data none.csv", "--rows", "x.csv"),
+    ("accuracy speculation --data none.csv", "--rows", "x.csv"),
+]
+
+
+@pytest.mark.parametrize(("words", "option", "name"), OUTPUTS)
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_computed(
+    words: str, option: str, name: str, capsys: pytest.CaptureFixture[str], tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the model that there is not, and before another file is written."""
+    monkeypatch.chdir(tmp_path)
+    assert f"nowhere/{name}: file: got no such file" in refused(capsys, *words.split(), option, f"nowhere/{name}")
+    (tmp_path / name).mkdir()
+    assert f"{name}: file: got a folder" in refused(capsys, *words.split(), option, name, "--force")
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+def test_one_file_is_not_two_outputs(
+    capsys: pytest.CaptureFixture[str], tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "b.svg").symlink_to(tmp_path / "a.json")
+    said = refused(capsys, "roofline", "gpt2", "h100", "-o", "b.svg", "--data", "a.json")
+    assert "a.json: file: got one file for two outputs" in said
+    assert not (tmp_path / "a.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [("advise gpt2 h100", "--goal"), ("size gpt2 h100", "--format"), ("kv gpt2", "--color"), ("size gpt2 h100", "--solve"), ("speculate gpt2 h100", "--timing")],
+)  # fmt: skip
+def test_a_word_that_is_none_of_the_choices(words: str, option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(capsys, *words.split(), option, "foo")
+    assert said.startswith(f"roofplan: Invalid value for '{option}': 'foo' is not one of '")
+    assert "Value error" not in said

@@ -44,6 +44,19 @@ def test_json_has_what_scripts_rely_on() -> None:
     assert {entry["name"] for entry in said["assumptions"]} >= {"memory.bandwidth", "peak.bf16", "gemm.compute_share"}
 
 
+def test_the_slope_of_a_cache_is_drawn_where_its_rate_is_known() -> None:
+    said = answer("roofline", "llama-3.1-8b", "h200", "--ceilings", "l2")
+    (cache,) = (row for row in said["result"]["ceilings"] if row["kind"] == "cache")
+    assert cache["nominal_bytes_per_s"] == roofplan.hardware.load("h200").units.cache_bandwidth
+    (told,) = (entry for entry in said["assumptions"] if entry["name"] == "units.cache_bandwidth")
+    assert (told["kind"], told["value"]) == ("measured", cache["nominal_bytes_per_s"])
+    assert "L2 cache 9.70 TB/s" in run("roofline", "llama-3.1-8b", "h200", "--ceilings", "l2").stdout
+    unknown = run("roofline", "llama-3.1-8b", "rtx-4090", "--ceilings", "l2")
+    assert (unknown.returncode, unknown.stderr) == (0, "")
+    assert "no bandwidth of the cache of rtx-4090 is known (only its size, 72 MB): no such ceiling" in unknown.stdout
+
+
+
 def test_the_library_gives_the_same_answer() -> None:
     made = roofplan.roofline("llama-3.1-8b", "h100-sxm", prompt=4096, output=512, concurrency=64)
     assert json.loads(json.dumps(made.to_dict())) == answer(*LINE)

@@ -11,12 +11,13 @@ from pytest import approx
 
 import roofplan
 from roofplan import cli
+from roofplan.quantities import show_rate, show_time
 
 SWEEP = ("sweep", "llama-3.1-8b", "h100-sxm")
 CURVE = (*SWEEP, "--over", "batch=1..256:x2", "--context", "4096", "--tpot", "25 ms")
 RANGES = {"step_s", "tpot_s", "output_tokens_per_s", "output_tokens_per_s_per_device", "per_user_tokens_per_s", "usd_per_million_output_tokens"}  # fmt: skip
 FACTS = {"batch", "context", "fits", "reason", "devices", "weights_bytes", "kv_bytes", "memory_bytes", "kv_budget_bytes", "free_bytes"}  # fmt: skip
-MARKS = {"knee", "compute_bound_batch", "compute_bound_batch_reason", "crossover_batch", "within_memory", "within_tpot", "cheapest", "context"}  # fmt: skip
+MARKS = {"knee", "knee_reason", "compute_bound_batch", "compute_bound_batch_reason", "crossover_batch", "crossover_batch_reason", "within_memory", "within_tpot", "cheapest", "cheapest_reason", "context"}  # fmt: skip
 
 
 def test_json_has_rows_and_marks() -> None:
@@ -34,9 +35,75 @@ def test_json_has_rows_and_marks() -> None:
     (curve,) = result["marks"]["curves"]
     assert set(curve) == MARKS
     assert curve["crossover_batch"] == approx(29.915054321289062, rel=1e-12)  # F7.2
-    assert curve["within_tpot"] <= curve["within_memory"]["batch"]
+    assert curve["within_tpot"]["batch"] <= curve["within_memory"]["batch"]
     assert said["inputs"]["over"] == {"batch": [1, 2, 4, 8, 16, 32, 64, 128, 256]}
     assert (said["inputs"]["context"], said["inputs"]["tpot_s"], said["inputs"]["mode"]) == (4096, 0.025, "decode")
+
+
+def nulls_without_reason(value: object) -> list[str]:
+    """Keys of what is null although no code beside it says why: under its own name or the first word of it, or for the whole object."""
+    if isinstance(value, list):
+        return [name for item in value for name in nulls_without_reason(item)]
+    if not isinstance(value, dict):
+        return []
+    found = [name for item in value.values() for name in nulls_without_reason(item)]
+    for name, item in value.items():
+        if item is None and not name.endswith("reason"):
+            codes = (f"{name}_reason", f"{name.partition('_')[0]}_reason", "reason")
+            found += [] if any(value.get(code) for code in codes) else [name]
+    return found
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        CURVE,
+        CURVE[:-2],
+        (*SWEEP, "--over", "batch=1,2"),
+        (*SWEEP, "--over", "batch=1,2", "--tpot", "1 us"),
+        ("sweep", "llama-3.1-8b", "mi50-16gb", "--over", "batch=1,2", "--context", "1000"),
+        ("sweep", "codestral-mamba-7b", "h100-sxm", "--over", "batch=1,2", "--context", "1000"),
+        ("sweep", "llama-3.1-70b", "h100-sxm", "--over", "batch=1,2", "--tpot", "20 ms"),
+    ],
+)
+def test_marks_have_one_shape_and_say_why_there_is_none(words: tuple[str, ...]) -> None:
+    done = run(*words, "--format", "json")
+    marks = json.loads(done.stdout)["result"]["marks"]
+    for curve in marks["curves"]:
+        assert set(curve) - {"context"} == MARKS - {"context"}
+        assert set(curve["within_memory"]) == set(curve["within_tpot"]) == {"batch", "binds", "reason"}
+    assert nulls_without_reason(marks["curves"]) == []
+
+
+@pytest.mark.parametrize(
+    ("traffic", "among"), [(("--context", "2048"), "any batch within the limits"), ((), "the points")]
+)
+@pytest.mark.parametrize("tpot", [None, "25 ms", "8 ms"])
+def test_the_cheapest_token_is_told_with_what_it_is_chosen_from(
+    traffic: tuple[str, ...], among: str, tpot: str | None
+) -> None:
+    """The headline speaks of the points, and of the limit; the mark of any batch where only decoding is swept, else of the points."""
+    words = ("sweep", "mixtral-8x7b", "h100-sxm", "--over", "batch=1..64:x2", "--devices", "4", *traffic)
+    words += () if tpot is None else ("--tpot", tpot)
+    headline, said = run(*words).stdout.splitlines()[1], answer(*words)["result"]
+    within = "" if tpot is None else f" within {show_time(float(tpot.split()[0]) / 1e3)} a token"
+    assert f"of these points{within} the cheapest token is that of batch" in headline
+    [line] = [line for line in run(*words).stdout.splitlines() if line.startswith(" cheapest token")]
+    assert line.startswith(f" cheapest token of {among} ")
+    [curve], row = said["marks"]["curves"], said["marks"]["cheapest"]
+    assert curve["cheapest"]["of"] == ("any_batch" if traffic else "points")
+    cost = row["usd_per_million_output_tokens"]["expected"]
+    assert f"batch {row['batch']}: {show_rate(cost)} USD" in headline
+    if traffic:  # all batches, of which the points are some
+        assert curve["cheapest"]["usd_per_million_output_tokens"] <= cost
+        assert curve["cheapest"]["batch"] == curve["within_tpot" if tpot else "within_memory"]["batch"]
+    else:
+        assert (curve["cheapest"]["batch"], curve["cheapest"]["usd_per_million_output_tokens"]) == (row["batch"], cost)
+
+
+def test_a_limit_that_no_point_keeps_is_told() -> None:
+    said = run(*SWEEP, "--over", "batch=1,2", "--tpot", "1 us").stdout.splitlines()[1]
+    assert said == "Every point fits; none within 1.00 us a token."
 
 
 def test_served_requests_have_times_to_first_token() -> None:

@@ -1,0 +1,87 @@
+"""With a cache and without one: the time of a token by its position, of a whole generation, and the memory that the cache takes.
+
+Sources: formulas F17, F3.1 to F3.3. Both ways give the same tokens, which is checked before they are timed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ... import engines
+from ...planner.costs import Load
+from ...planner.kv_cache import cache_layout
+from ...planner.without_cache import generation_s, token_passes
+from .bench import bench
+
+if TYPE_CHECKING:
+    from ...models.spec import ModelSpec
+    from ..machine import Machine
+    from ..records import Record
+    from ..timing import Limits
+
+POSITIONS = (32, 128, 256, 512, 1024)
+QUICK_POSITIONS = (32, 256)
+GENERATION = (32, 32)  # prompt, output
+QUICK_GENERATION = (16, 8)
+
+
+def run(
+    machine: Machine,
+    model: ModelSpec | None,
+    limits: Limits,
+    *,
+    positions: tuple[int, ...] | None = None,
+    generation: tuple[int, int] | None = None,
+    **options: Any,
+) -> list[Record]:
+    """Time a token with and without a cache.
+
+    Records ``cache.token_with`` and ``cache.token_without`` (s) of the token that is the n-th of its sequence, ``cache.bytes`` (B) of a cache
+    for n tokens, and ``cache.generation_with`` and ``cache.generation_without`` (s) of a whole generation.
+
+    Parameters
+    ----------
+    positions : n, tokens of the sequence with the new one
+    generation : tokens of the prompt and of the output
+    options : of :func:`~roofplan.measure.experiments.bench.bench`
+    """
+    own = bench(machine, model, limits, **options)
+    begun = len(own.records)
+    built = own.model()
+    layout = cache_layout(own.spec, engines.load_format(own.dtype))
+    for position in positions or (QUICK_POSITIONS if own.quick else POSITIONS):
+        step, cache = own.decode(built, 1, position)
+        own.add(
+            "cache.token_with",
+            "s",
+            own.time(step, built.matrix_bytes + cache.bytes),
+            {"position": position} | own.amounts(Load(1, position)),
+            predict=lambda steps, n=position: steps.step_s(1, n),  # type: ignore[misc]
+        )
+        whole = built.tokens(1, position)
+        own.add(
+            "cache.token_without",
+            "s",
+            own.time(lambda tokens=whole: built(tokens)),  # type: ignore[misc]
+            {"position": position} | own.amounts(Load(0, 0, chunk=position)),
+            predict=lambda steps, n=position: steps.step_s(0, 0, chunk=n),  # type: ignore[misc]
+        )
+        own.add(
+            "cache.bytes", "B", cache.bytes, {"position": position}, predicted=layout.bytes_per_sequence(position)
+        )
+    prompt, output = generation or (QUICK_GENERATION if own.quick else GENERATION)
+    tokens = built.tokens(1, prompt)
+    for cached, name in ((True, "with"), (False, "without")):
+        passes = token_passes(prompt, output)
+        own.add(
+            f"cache.generation_{name}",
+            "s",
+            own.time(lambda c=cached: built.generate(tokens, output, cached=c)),  # type: ignore[misc]
+            {"prompt": prompt, "output": output, "token_passes": passes.with_cache if cached else passes.without_cache},
+            predict=lambda steps, c=cached: _chosen(generation_s(steps, prompt, output), cached=c),  # type: ignore[misc]
+        )
+    return own.records[begun:]
+
+
+def _chosen(saving: Any, *, cached: bool) -> float:
+    return float(saving.with_cache if cached else saving.without_cache)

@@ -1,0 +1,109 @@
+"""Records, runs and their files: what is kept, what is refused, and partial results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from measured import cpu_run, run_of, steady, timed
+from pytest import approx
+
+from roofplan.errors import RoofplanError, SpecError
+from roofplan.measure.records import SCHEMA, Record, Run, load, save, save_partial
+
+
+def test_rates_follow_from_what_was_counted() -> None:
+    record = timed("gemm.bf16", 2.0, bytes=10, flop=40)
+    assert record.bytes_per_s == approx(5, rel=1e-4)
+    assert record.flop_per_s == approx(20, rel=1e-4)
+    assert timed("launch.call", 2.0).bytes_per_s is None
+    assert Record("memory", "B", steady(4.0), {"bytes": 4}).bytes_per_s is None
+
+
+def test_the_measured_roof_predicts_before_the_data_sheet() -> None:
+    both = Record("x", "s", steady(3.0), {}, 1.0, 2.0)
+    assert (both.predicted, both.ratio) == (2.0, approx(1.5, rel=1e-4))
+    sheet = Record("x", "s", steady(3.0), {}, 1.0)
+    assert (sheet.predicted, sheet.ratio) == (1.0, approx(3, rel=1e-4))
+    assert Record("x", "s", steady(3.0)).ratio is None
+
+
+def test_a_file_holds_every_sample(tmp_path: Path) -> None:
+    path, run = tmp_path / "run.json", cpu_run()
+    save(run, path)
+    said = json.loads(path.read_text(encoding="utf-8"))
+    assert said["schema"] == SCHEMA == "roofplan/measured/v1"
+    assert len(said["records"][0]["measured"]["samples"]) == 10
+    assert load(path) == run
+
+
+def test_samples_may_be_left_out() -> None:
+    said = cpu_run().to_dict(samples=False)
+    assert "samples" not in said["records"][0]["measured"]
+    assert Run.from_dict(said).records[0].measured.count == 10
+
+
+def test_files_are_not_replaced_unasked(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    save(cpu_run(), path)
+    with pytest.raises(SpecError, match="--force"):
+        save(cpu_run(), path)
+    save(run_of([timed("x.y", 1.0)]), path, overwrite=True)
+    assert len(load(path).records) == 1
+
+
+def test_names_of_a_kind() -> None:
+    run = run_of([timed("gemm.bf16", 1.0), timed("gemm.fp8", 1.0), timed("gemms", 1.0)])
+    assert [record.name for record in run.named("gemm")] == ["gemm.bf16", "gemm.fp8"]
+    assert [record.name for record in run.named("gemm.fp8")] == ["gemm.fp8"]
+
+
+def test_partial_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    first, second = save_partial(cpu_run()), save_partial(cpu_run())
+    assert [first.name, second.name] == [
+        "roofplan-measured-ceilings-partial.json",
+        "roofplan-measured-ceilings-partial-2.json",
+    ]
+    wanted = tmp_path / "mine.json"
+    assert save_partial(cpu_run(), wanted) == wanted
+    assert load(wanted) == cpu_run()
+
+
+def _broken(change: Any) -> str:
+    said = cpu_run().to_dict()
+    change(said)
+    return json.dumps(said)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "JSON"),
+        ("[1]", "schema"),
+        ("{}", "schema"),
+        ('{"schema": "roofplan/measured/v2"}', "got roofplan/measured/v2, want roofplan/measured/v1"),
+        ('{"schema": "roofplan/measured/v1"}', "KeyError: 'command'"),
+        (_broken(lambda said: said.pop("environment")), "environment"),
+        (_broken(lambda said: said.update(records=7)), "TypeError"),
+        (_broken(lambda said: said["records"][0].pop("measured")), "measured"),
+        (_broken(lambda said: said["records"][0]["measured"].update(median="fast")), "ValueError"),
+        (_broken(lambda said: said["records"][0].update(measured=[])), "measured run"),
+        ('{"schema": "roofplan/measured/v1", "command": NaN}', "NaN is no number"),
+        ("[" * 100_000, "JSON"),
+    ],
+)
+def test_files_that_are_no_run(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "run.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(SpecError) as refused:
+        load(path)
+    assert words in str(refused.value)
+    assert "run.json" in str(refused.value)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(RoofplanError, match="no such file"):
+        load(tmp_path / "none.json")
