@@ -78,7 +78,10 @@ def main(arguments: list[str] | None = None) -> None:
     # Loading modules makes many objects that stay and few cycles: collecting as often as usual costs a start some per cent.
     gc.set_threshold(50_000)
     _prepare_streams()
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    code = run(sys.argv[1:] if arguments is None else arguments)
+    # Nothing is left to do: what leaves with the process need not be searched for cycles, which takes a fifth of a picture's time.
+    gc.freeze()
+    sys.exit(code)
 
 
 def _prepare_streams() -> None:

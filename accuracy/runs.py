@@ -198,7 +198,7 @@ def _single(d: Deployment, row: TruthRow, metric: str) -> float | None:
         "decode_step_ms": step * 1e3,
         "decode_tok_s_per_user": 1 / step,
         "output_tok_s_total": 1 / step,
-        "ttft_ms": (prompt + d.engine.scheduling.request_overhead) * 1e3,
+        "ttft_ms": (prompt + d.scheduling.request_overhead) * 1e3,
         "prefill_tok_s": workload.prompt / prompt,
     }.get(metric)
 
@@ -243,7 +243,7 @@ def _saturated_prefill(d: Deployment, _row: TruthRow, metric: str) -> float | No
 
 
 def _server(d: Deployment) -> Server:
-    scheduling = replace(d.engine.scheduling, request_overhead=0.0)
+    scheduling = replace(d.scheduling, request_overhead=0.0)
     return Server(
         model=_model(d),
         scheduling=scheduling,

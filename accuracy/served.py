@@ -71,11 +71,11 @@ def case_of(row: ServingRow, *, launched_by_defaults: bool = False) -> Case:
     d = deployment_of(row, settings)
     launch = settings.launch
     scheduling = replace(
-        d.engine.scheduling,
+        d.scheduling,
         poll_steps=launch.poll_steps,
         hold_steps=launch.hold_steps,
         hold_share=launch.hold_tokens,
-        look_ahead=d.engine.scheduling.look_ahead if launch.look_ahead is None else launch.look_ahead,
+        look_ahead=d.scheduling.look_ahead if launch.look_ahead is None else launch.look_ahead,
     )
     return Case(d, settings.client, launch, scheduling, _places(d), row)
 

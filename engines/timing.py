@@ -64,6 +64,7 @@ class Scheduling:
     output_lag : steps by which outputs are handled late
     reserved_output : share of a request's output that cache is kept for when it is admitted
     request_overhead : seconds of a request outside the steps: network, queues, first chunk
+    expert_request_overhead : by how much later the first token of a mixture of experts comes, while others' tokens are not held up by it
     tokenise_per_token : seconds of the host per token of a prompt
     poll_steps : decode steps after which new requests are fetched; zero: at every step
     hold_steps : steps for which prompts are held back to be computed together; zero: none
@@ -75,6 +76,7 @@ class Scheduling:
     output_lag: Count = 0
     reserved_output: Fraction = 1.0
     request_overhead: Seconds = 0.0
+    expert_request_overhead: Seconds = 0.0
     tokenise_per_token: Seconds = 0.0
     poll_steps: Count = 0
     hold_steps: Count = 0

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..planner.results import Notice
 from ..quantities import BANDWIDTH, COMPUTE, parse, show_bandwidth, show_compute
-from .roof import measured_roof
+from .measured_kernels import streaming_rates
+from .roof import BEYOND, measured_roof
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,8 +69,8 @@ def gates_of(run: Run, base: HardwareSpec | None, device: dict[str, Any] | None 
     if roof.bytes_per_s is not None:
         peak = base.memory.bandwidth if base is not None else None
         fitted = _fitted(device, "elementwise", "") or roof.bytes_per_s
-        fastest = max([roof.bytes_per_s, *(r.bytes_per_s or 0.0 for r in run.named("stream.copy"))])
-        found.append(Gate("memory", "B/s", fitted, fastest if device else roof.bytes_per_s, peak))
+        streamed = streaming_rates(run, BEYOND * run.environment.cache_bytes).values()
+        found.append(Gate("memory", "B/s", fitted, max([roof.bytes_per_s, *streamed]), peak))
     for name, rate in sorted(roof.flop_per_s.items()):
         nominal = base.peak.rate(name) if base is not None else None
         found.append(Gate(name, "FLOP/s", _fitted(device, "gemm", name) or rate, rate, nominal))

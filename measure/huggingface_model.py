@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import specfiles
 from ..errors import MeasureError, show
 from .allocation import first_line, out_of_memory
 
@@ -65,10 +66,24 @@ def check_folder(path: Path) -> tuple[Path, ModelSpec]:
         raise MeasureError("PATH", got="an adapter", wanted="a whole model, since nothing is fetched", where=where)
     if "config.json" not in names:
         raise MeasureError("PATH", got="no config.json", wanted="a folder with one", where=where)
+    _refuse_fetched_code(folder / "config.json", where)
     if not any(name.endswith(".safetensors") for name in names):
         other = next((name for name in names if name.endswith((".bin", ".pt", ".pth", ".gguf"))), "no weights")
         raise MeasureError("PATH", got=other, wanted="weights as safetensors", where=where)
     return folder, models.load(str(folder))
+
+
+def _refuse_fetched_code(config: Path, where: str) -> None:
+    """Refuse a configuration that names kernels by the address of a repository: transformers would fetch and run them."""
+    left: list[Any] = [specfiles.read_document(str(config)).data]
+    while left:
+        value = left.pop()
+        left += value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
+        for key, named in value.items() if isinstance(value, dict) else ():
+            names = list(named.values()) if isinstance(named, dict) else [named]
+            if str(key).endswith("_implementation") and any("/" in str(name) for name in names):
+                wanted = "one of transformers' own, since no code is fetched"
+                raise MeasureError(str(key), got=str(named), wanted=wanted, where=f"{where}/config.json")
 
 
 @contextlib.contextmanager
@@ -133,6 +148,7 @@ class LoadedModel:
     dtype : of activations and cache: fp32, bf16 or fp16
     is_quantised : whether the folder itself holds quantised weights
     last_only : whether it computes logits of the last position alone where it is asked to
+    cache_name : what it calls the cache: ``past_key_values`` or, in later releases, ``cache``
     """
 
     module: Any
@@ -140,6 +156,7 @@ class LoadedModel:
     dtype: str
     is_quantised: bool
     last_only: bool
+    cache_name: str
 
     def prompt(self, tokens: int) -> Any:
         """Random tokens, the same ones each time."""
@@ -152,22 +169,22 @@ class LoadedModel:
     def step(self, tokens: Any, cache: Any, *, use_cache: bool) -> tuple[Any, Any]:
         """Pass tokens through the model; the likeliest next one, and the cache."""
         more = {"logits_to_keep": 1} if self.last_only else {}
-        out = self.module(input_ids=tokens, past_key_values=cache, use_cache=use_cache, **more)
-        return out.logits[:, -1:].argmax(-1), out.past_key_values if use_cache else None
+        out = self.module(input_ids=tokens, use_cache=use_cache, **{self.cache_name: cache}, **more)
+        return out.logits[:, -1:].argmax(-1), getattr(out, self.cache_name) if use_cache else None
 
     @property
     def weights_bytes(self) -> int:
         """Bytes of all weights, counted from the tensors, with the scales of quantised ones."""
-        total = 0
-        for weight in self.module.parameters():
-            total += weight.nbytes
-            state = getattr(weight, "quant_state", None)
+        held = {id(weight): weight for weight in self.module.parameters()}
+        for weight in list(held.values()):
+            state = getattr(weight, "quant_state", None)  # of 4 bits, whose scales may be quantised themselves
             while state is not None:
-                total += sum(part.nbytes for part in (getattr(state, "absmax", None),) if part is not None)
+                held[id(state.absmax)] = state.absmax
                 state = getattr(state, "state2", None)
-            scales = getattr(weight, "SCB", None)
-            total += 0 if scales is None else scales.nbytes
-        return total
+        for part in (*self.module.parameters(), *(getattr(each, "state", None) for each in self.module.modules())):
+            scales = getattr(part, "SCB", None)  # of 8 bits, which move from the weight to its layer
+            held |= {} if scales is None else {id(scales): scales}
+        return sum(tensor.nbytes for tensor in held.values())
 
     @staticmethod
     def bytes_of_cache(cache: Any) -> int:
@@ -254,11 +271,12 @@ def _loaded(folder: Path, name: str, machine: Machine) -> LoadedModel:
         "local_files_only": True,
         "trust_remote_code": False,
         "use_safetensors": True,
-        "attn_implementation": "sdpa",  # named, so that a configuration cannot name kernels to fetch
+        "attn_implementation": "sdpa",
         "dtype": "auto",
         "output_loading_info": True,
     }
     config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    config._attn_implementation = "sdpa"  # noqa: SLF001  # what the file names would be taken before the option
     is_quantised = getattr(config, "quantization_config", None) is not None
     bits = FORMATS[name].options
     if bits:
@@ -267,11 +285,12 @@ def _loaded(folder: Path, name: str, machine: Machine) -> LoadedModel:
         compute = {"bnb_4bit_compute_dtype": dtype} if name == "nf4" else {}
         options["quantization_config"] = transformers.BitsAndBytesConfig(**bits, **compute)
         options["device_map"] = {"": machine.torch_device}
-    module, info = transformers.AutoModelForCausalLM.from_pretrained(folder, **options)
+    module, info = transformers.AutoModelForCausalLM.from_pretrained(folder, config=config, **options)
     _need_all(info.get("missing_keys", ()) if not bits else ())
     module = (module if bits else module.to(machine.torch_device)).eval()
-    last_only = "logits_to_keep" in inspect.signature(module.forward).parameters
-    return LoadedModel(module, name, _name_of(module.dtype), is_quantised, last_only)
+    takes = inspect.signature(module.forward).parameters
+    cache_name = "cache" if "cache" in takes else "past_key_values"
+    return LoadedModel(module, name, _name_of(module.dtype), is_quantised, "logits_to_keep" in takes, cache_name)
 
 
 def _need_all(missing: Iterable[str]) -> None:

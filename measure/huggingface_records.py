@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import RoofplanError
 from .huggingface_model import FORMATS
@@ -16,7 +16,7 @@ from .records import Record
 from .samples import Summary, summarise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from ..hardware.spec import HardwareSpec
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .huggingface_model import LoadedModel
     from .known_devices import Devices
 
+Built = TypeVar("Built")
 _BUCKETS, _BUCKET = 8, 10  # of positions: so many at most, of so many tokens at least
 _PROMPTS = (16, 32)  # tokens of the passes from whose difference the traffic of one token is counted
 
@@ -82,24 +83,24 @@ class Predictions:
             reached = _or_none(lambda: StepModel.reached(self.deployment(model, measured, counted)))
         return nominal, reached
 
-    def bytes_of(self, model: LoadedModel, context: int) -> tuple[int, int]:
-        """Bytes of all weights and of the cache of one sequence of so many tokens, as the planner counts them."""
+    def bytes_of(self, model: LoadedModel, context: int) -> tuple[int, int] | None:
+        """Bytes of all weights and of the cache of one sequence of so many tokens, as the planner counts them; None where it cannot."""
         from ..planner.kv_cache import cache_layout
         from ..planner.parameters import stored_bytes
 
         device = self.devices.measured or self.devices.datasheet or any_device()
-        built = self.deployment(model, device, (1.0, 0.0))
-        return stored_bytes(built.model, built.formats), cache_layout(built.model, built.formats.kv).bytes_per_sequence(
-            context
-        )
+        built = _or_none(lambda: self.deployment(model, device, (1.0, 0.0)))
+        if built is None:
+            return None
+        cache = cache_layout(built.model, built.formats.kv)
+        return stored_bytes(built.model, built.formats), cache.bytes_per_sequence(context)
 
 
-def _or_none(build: Any) -> StepModel | None:
+def _or_none(build: Callable[[], Built]) -> Built | None:
     try:
-        found: StepModel = build()
-    except RoofplanError:  # a device without the arithmetic that is needed
+        return build()
+    except RoofplanError:  # a format that the planner does not know, a device without the arithmetic that is needed
         return None
-    return found
 
 
 def any_device() -> HardwareSpec:
@@ -154,12 +155,14 @@ def records_of(
     """Records of generations with and without a cache, in one format."""
     steps = predictions.steps(model)
     common = {"format": name, "dtype": model.dtype, "prompt": predictions.prompt}
-    predicted_weights, _ = predictions.bytes_of(model, 1)
-    yield _bytes("weights", model.weights_bytes, common, predicted_weights)
+    planned = predictions.bytes_of(model, predictions.prompt)
+    yield _bytes("weights", model.weights_bytes, common, planned and planned[0])
     for done in generations:
         own = common | {"use_cache": done.use_cache, "tokens": len(done.seconds)}
         times = [_times(step, done) for step in steps]
-        yield Record("hf.prompt", "s", _single(done.seconds[0]), own, *[t[0] if t else None for t in times])
+        if done.use_cache:
+            passes = summarise([*done.passes, done.seconds[0]])
+            yield Record("hf.prompt", "s", passes, own, *[t[0] if t else None for t in times])
         for first, last in _buckets(len(done.seconds)):
             about = own | {"from_context": done.prompt + first, "to_context": done.prompt + last - 1}
             means = [sum(t[first:last]) / (last - first) if t else None for t in times]
@@ -168,11 +171,12 @@ def records_of(
         rates = [count / sum(t) if t else None for t in times]
         yield Record("hf.tokens_per_s", "tokens/s", _single(count / sum(done.seconds)), own, *rates)
         length = done.prompt + count - 1 if done.use_cache else 0  # the last token has not passed
-        cache = predictions.bytes_of(model, length)[1] if length else 0
+        planned = predictions.bytes_of(model, max(1, length))
         if done.use_cache:
-            yield _bytes("cache", done.cache_bytes, own | {"context": length}, cache)
+            yield _bytes("cache", done.cache_bytes, own | {"context": length}, planned and planned[1])
         if done.peak_bytes:
-            yield _bytes("peak", done.peak_bytes, own, predicted_weights + cache)
+            held = planned and planned[0] + (planned[1] if done.use_cache else 0)
+            yield _bytes("peak", done.peak_bytes, own, held)
     yield from _saving(generations, steps, common)
 
 
@@ -218,5 +222,6 @@ def _single(value: float) -> Summary:
     return Summary(value, value, value, 0.0, 1, (value,))
 
 
-def _bytes(name: str, counted: float, about: dict[str, Any], predicted: float) -> Record:
-    return Record(f"hf.{name}", "B", _single(float(counted)), dict(about), float(predicted), float(predicted))
+def _bytes(name: str, counted: float, about: dict[str, Any], planned: int | None) -> Record:
+    predicted = None if planned is None else float(planned)
+    return Record(f"hf.{name}", "B", _single(float(counted)), dict(about), predicted, predicted)

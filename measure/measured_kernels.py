@@ -193,7 +193,8 @@ def streaming_rates(run: Run, least_bytes: float) -> dict[str, float]:
 def best_rate(run: Run) -> float:
     """The best rate of bytes that memory gave to anything: streams, or products and attention that read from it."""
     least = BEYOND * run.environment.cache_bytes
-    others = [r for r in (*run.named("gemm"), *run.named("attention.decode")) if is_from_memory(r, least)]
+    calls = [r for r in (*run.named("gemm"), *run.named("attention.decode")) if "arithmetic" in r.parameters]
+    others = [r for r in calls if is_from_memory(r, least)]
     return max([*streaming_rates(run, least).values(), *(record.bytes_per_s or 0.0 for record in others)])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import time
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -15,7 +16,7 @@ from .allocation import out_of_memory
 from .environment import environment
 from .gates import gates_of
 from .known_devices import Devices, devices_of
-from .machine import find_machine
+from .machine import find_machine, torch_module
 from .overlay import overlay
 from .records import Run
 from .results import MeasureResult
@@ -83,6 +84,7 @@ def measure(
     model: str | PathLike[str] | ModelSpec | None = None,
     hardware: str | PathLike[str] | HardwareSpec | None = None,
     quick: bool = False,
+    wants_device: bool = False,
     limits: Limits | None = None,
     tell: Callable[[str], None] | None = None,
     keep: Callable[[Run], None] | None = None,
@@ -98,6 +100,7 @@ def measure(
     model : whose shape the experiments have, at full or reduced depth; by default one that suits the machine
     hardware : the catalogue's device or an overlay, for the predictions; by default the catalogue's, by the name that the driver prints
     quick : shorter, with fewer sizes
+    wants_device : whether the measured machine is wanted, so that a run which would not make one is refused
     limits : of each measurement, for tests; those of :data:`QUICK` or :data:`STANDARD` otherwise
     tell : told what begins
     keep : given what there is so far when the run is interrupted or fails
@@ -109,15 +112,19 @@ def measure(
     """
     if command not in COMMANDS:
         raise UnknownNameError("measure", got=command, wanted=f"one of {', '.join(COMMANDS)}")
-    machine = find_machine(device)
+    spec, asked = _model(model), None if hardware is None else devices_of(hardware)
+    if wants_device and not _takes_ceilings(command, asked):
+        got = f"{command} with a measured machine" if asked and asked.measured else command
+        raise MeasureError("--save", got=got, wanted="a run that takes ceilings", hint="roofplan measure ceilings does")
+    machine = find_machine(device or _of_this_rank())
     taking = Taking(
         command,
         machine,
         environment(machine),
         limits or (QUICK if quick else STANDARD),
         quick,
-        _model(model),
-        devices_of(hardware, machine.name),
+        spec,
+        asked or devices_of(None, machine.name),
         tell or _silent,
         time.monotonic(),
         dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
@@ -149,6 +156,16 @@ def _model(asked: str | PathLike[str] | ModelSpec | None) -> ModelSpec | None:
     return loaded(asked, ModelSpec, models.load, "--model")
 
 
+def _of_this_rank() -> str | None:
+    """The GPU of a rank that ``torchrun`` started, where there are GPUs: each has its own."""
+    local = os.environ.get("LOCAL_RANK", "")
+    return (
+        f"cuda:{local}"
+        if local.isdigit() and "WORLD_SIZE" in os.environ and torch_module().cuda.is_available()
+        else None
+    )
+
+
 def _silent(_: str) -> None:
     """Say nothing."""
 
@@ -159,13 +176,20 @@ def _silent(_: str) -> None:
 def _take(taking: Taking) -> dict[str, Any] | None:
     """Take all steps; returns the overlay of the ceilings, where they were taken."""
     command, made = taking.command, None
-    if command != "collectives" and (command in {"ceilings", "all"} or taking.devices.measured is None):
+    if _takes_ceilings(command, taking.devices):
         made = _ceilings(taking)
     for name in [name for group, names in EXPERIMENTS.items() if command in {group, "all"} for name in names]:
         _step(taking, name, lambda name=name: _experiment(taking, name))  # type: ignore[misc]
     if command in {"collectives", "all"}:
         _step(taking, "collectives", lambda: _collectives(taking))
     return made
+
+
+def _takes_ceilings(command: str, devices: Devices | None) -> bool:
+    """Whether a command measures ceilings: for their own sake, or since nothing else says what the measured machine reaches."""
+    if command in {"ceilings", "all"}:
+        return True
+    return command != "collectives" and (devices is None or devices.measured is None)
 
 
 def _step(taking: Taking, name: str, take: Callable[[], None]) -> None:

@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import os
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from ..errors import DomainError, MeasureError, UnknownNameError, show
 from ..quantities import TIME, parse, parse_arrivals, parse_count, parse_tokens
@@ -25,7 +25,7 @@ from .server_probe import find_model, find_prompts, find_target
 from .server_records import client_environment, missing_prediction, records_of, remarks_on, served_model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
     from os import PathLike
 
     from ..api import Options
@@ -165,14 +165,14 @@ def run_server(
     missing_prediction(
         model, devices, options or {}, asked.prompt, asked.output
     )  # wrong names are told before anything is measured
-    started, there = dt.datetime.now(dt.UTC).isoformat(timespec="seconds"), client_environment()
+    started, there = dt.datetime.now(dt.UTC).isoformat(timespec="seconds"), client_environment(asked.base)
     taken = Taken()
 
     def so_far(*more: str) -> Run:
         return Run(COMMAND, there, tuple(taken.records), (*taken.notes, *more), started, quick)
 
     try:
-        asyncio.run(_measure(asked, taken, model, devices, options or {}, tell or _silent))
+        _run(_measure(asked, taken, model, devices, options or {}, tell or _silent))
     except BaseException as error:  # also Ctrl-C: what was taken is kept, then it is raised again
         first = _first(error)
         if keep is not None and taken.records:
@@ -182,6 +182,19 @@ def run_server(
             raise first from error
         raise
     return so_far()
+
+
+def _run(measuring: Coroutine[Any, Any, None]) -> None:
+    """Run to the end; in a notebook, whose loop is running already, in a thread of its own."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        asyncio.run(measuring)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, measuring).result()
 
 
 def _silent(_: str) -> None:
@@ -209,7 +222,8 @@ async def _measure(
         target = await find_target(client, asked.base, name, asked.api, asked.timeout_s)
         tell(f"{target.url} serves {show(name)}")
         prompts = await find_prompts(client, target, asked.prompt, asked.seed)
-        taken.notes += _about(target, prompts.tokens, asked)
+        target = replace(target, prompt_tokens=prompts.tokens)
+        taken.notes += _about(target, asked)
         model = served_model(name) if model is None and devices != Devices() else model
         reason = missing_prediction(model, devices, options, prompts.tokens or asked.prompt, asked.output)
         taken.notes += [reason] if reason else []
@@ -244,10 +258,10 @@ def _need_one(observed: Observed) -> None:
     raise MeasureError("server", got=show(got, 300), wanted="answers", hint=show(hint, 300))
 
 
-def _about(target: Target, tokens: int | None, asked: Asked) -> Iterator[str]:
-    yield f"asked {target.url} for {asked.output} tokens of {show(target.model)}"
+def _about(target: Target, asked: Asked) -> Iterator[str]:
     if not target.dialect.ignore_eos:
         yield "the server does not take ignore_eos: outputs end where the model ends them, at most after what was asked for"
+    tokens = target.prompt_tokens
     if tokens is None:
         yield f"the server counts no tokens: prompts have {asked.prompt} words, outputs one token per event"
     elif tokens != asked.prompt:

@@ -25,6 +25,7 @@ APIS: tuple[Api, ...] = ("completions", "chat")
 CONNECT_S = 5.0
 LARGEST_ANSWER = 2**20  # bytes of an answer that is no stream
 LARGEST_REFUSAL = 2**14
+_ALIKE = 2.0  # how far counts of prompts with as many words may lie apart
 _AFTER_DONE_S = 1.0  # for a server to end a stream whose last event has come, so that the connection can be used again
 _PATHS: dict[Api, str] = {"completions": "/completions", "chat": "/chat/completions"}
 
@@ -47,10 +48,11 @@ class Dialect:
     greedy: bool = True
 
 
+PLAIN = Dialect(ignore_eos=False, include_usage=False)
 DIALECTS = (
     Dialect(),
     Dialect(ignore_eos=False),
-    Dialect(ignore_eos=False, include_usage=False),
+    PLAIN,
     Dialect(ignore_eos=False, limit="max_completion_tokens", greedy=False),
 )
 
@@ -63,6 +65,9 @@ class Target:
     ----------
     base : address up to ``/v1``
     model : the name that the server gives its model
+    api, dialect : which interface it has, and which options it takes
+    timeout_s : of one request
+    prompt_tokens : that prompts have by its own count, once that is known
     """
 
     base: str
@@ -70,6 +75,7 @@ class Target:
     api: Api = "completions"
     dialect: Dialect = DIALECTS[0]
     timeout_s: float = 120.0
+    prompt_tokens: int | None = None
 
     @property
     def url(self) -> str:
@@ -169,8 +175,8 @@ def client_library() -> Any:
         try:
             import httpx2 as httpx  # the same client under the name of its successor
         except ImportError as error:
-            hint = "pip install 'roofplan[server]'"
-            raise MeasureError("measure server", got="no httpx", wanted="the extra server", hint=hint) from error
+            hint = "pip install 'roofplan[measure]'"
+            raise MeasureError("measure server", got="no httpx", wanted="the extra measure", hint=hint) from error
     return httpx
 
 
@@ -264,7 +270,7 @@ async def ask(
                         texts.append(clock())
                     usage = event.usage or usage
                     finish = event.finish or finish
-            _check_end(texts, usage, finish, max_tokens, prompt)
+            _check_end(texts, usage, finish, max_tokens, prompt, target.prompt_tokens)
     except TimeoutError:
         is_cut = left < target.timeout_s
         failure = "" if is_cut else events.TIMED_OUT
@@ -274,11 +280,16 @@ async def ask(
     return Reply(due, sent, tuple(texts), clock(), usage, finish, failure, detail, is_cut, max_tokens, status)
 
 
-def _check_end(texts: list[float], usage: Usage | None, finish: str, max_tokens: int, prompt: str) -> None:
+def _check_end(
+    texts: list[float], usage: Usage | None, finish: str, max_tokens: int, prompt: str, expected: int | None
+) -> None:
     if not texts:
         raise ServerFaultError(events.NO_TEXT, f"the completion ended ({finish or 'without a reason'}) before any")
-    if usage is not None:
-        events.check_usage(usage, texts=len(texts), max_tokens=max_tokens, words=prompt.count(" ") + 1)
+    if usage is None:
+        return
+    events.check_usage(usage, texts=len(texts), max_tokens=max_tokens, words=prompt.count(" ") + 1)
+    if expected is not None and not expected / _ALIKE <= usage.prompt <= expected * _ALIKE:
+        raise ServerFaultError(events.USAGE, f"{usage.prompt} prompt tokens, where prompts alike had {expected}")
 
 
 async def _events(client: Any, target: Target, prompt: str, max_tokens: int) -> AsyncGenerator[events.Event, None]:

@@ -11,7 +11,7 @@ import itertools
 import random
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .server_client import ask
@@ -61,6 +61,7 @@ class Observed:
     began_s, full_until_s, ended_s : the first request was due, the last moment with every client at work (or with arrivals), and the end
     replies : of every request that was sent, in the order in which they were due
     dropped : arrivals that were not sent because too many were in flight
+    busy : share of the time in which the client itself computed
     """
 
     plan: Plan
@@ -69,6 +70,7 @@ class Observed:
     ended_s: float
     replies: tuple[Reply, ...]
     dropped: int = 0
+    busy: float = 0.0
 
     @property
     def whole(self) -> tuple[Reply, ...]:
@@ -136,9 +138,13 @@ class Observed:
 
 async def put_load(client: Any, target: Target, plan: Plan, prompts: Iterable[str], seed: int = 0) -> Observed:
     """Put a load on a server, and give what was seen."""
+    computed = time.process_time()
     if plan.clients:
-        return await _closed_loop(client, target, plan, prompts)
-    return await _arrivals(client, target, plan, prompts, random.Random(seed))  # noqa: S311  # not for secrets
+        seen = await _closed_loop(client, target, plan, prompts)
+    else:
+        seen = await _arrivals(client, target, plan, prompts, random.Random(seed))  # noqa: S311  # not for secrets
+    took = seen.ended_s - seen.began_s
+    return replace(seen, busy=(time.process_time() - computed) / took if took > 0 else 0.0)
 
 
 async def _closed_loop(client: Any, target: Target, plan: Plan, prompts: Iterable[str]) -> Observed:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import MeasureError, show
 from . import server_events as events
-from .server_client import APIS, DIALECTS, Target, ask, get_json
+from .server_client import APIS, DIALECTS, PLAIN, Target, ask, get_json
 from .server_events import ServerFaultError
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ _WORDS = _LIST.split()
 _PROBE_TOKENS = 4
 _SHORT, _LONG = 16, 64  # words of the prompts that tell how many tokens a word has
 _ROUNDS = 3
+NOT_UNDERSTOOD = {400, 422}  # statuses after which the request is tried in other words
 _EXACT = 0.01  # a prompt is long enough when it lies within this share of what was asked for
 
 
@@ -104,7 +105,7 @@ async def find_target(client: Any, base: str, model: str, api: Api | None, timeo
     """
     source = random.Random(-1)  # noqa: S311  # not for secrets
     last = Target(base, model, api or APIS[0], timeout_s=timeout_s)
-    fault = ServerFaultError(events.REFUSED)
+    fault = plainest = ServerFaultError(events.REFUSED)
     for kind in APIS if api is None else (api,):
         for dialect in DIALECTS:
             last = replace(last, api=kind, dialect=dialect)
@@ -112,11 +113,13 @@ async def find_target(client: Any, base: str, model: str, api: Api | None, timeo
             if reply.is_whole:
                 return last
             fault = ServerFaultError(reply.failure, reply.detail, reply.status)
-            if reply.status not in {400, 422}:
+            plainest = fault if dialect == PLAIN else plainest
+            if reply.status not in NOT_UNDERSTOOD:
                 break
         if fault.status not in {404, 405, 501}:
             break
-    raise refused(fault, last.url)
+    # Where no dialect helped, what is wrong is told of the request that has nothing unusual.
+    raise refused(plainest if fault.status in NOT_UNDERSTOOD else fault, last.url)
 
 
 async def find_prompts(client: Any, target: Target, tokens: int, seed: int) -> Prompts:

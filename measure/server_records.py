@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .server_client import Reply, Target
     from .server_load import Observed
 
+_BUSY = 0.7  # of one core, from which on the client may be what limits
 _LATE = 0.1  # of the median time to the first token, from which on a late client is told
 
 
@@ -210,13 +211,15 @@ def remarks_on(observed: Observed) -> Iterator[str]:
         yield f"{title}: {observed.dropped} arrivals were not sent, since too many were in flight"
     if observed.cut:
         yield f"{title}: {observed.cut} requests were under way when its time was over"
+    if observed.busy > _BUSY:
+        yield f"{title}: the client itself computed {observed.busy:.0%} of the time: the server may be faster than it could see"
     usual = sorted(reply.ttft_s for reply in observed.whole)[len(observed.whole) // 2]
     if observed.lateness_s > _LATE * usual and not observed.plan.clients:
         yield f"{title}: the client sent requests up to {observed.lateness_s * 1e3:.0f} ms late: its own work is in the times"
 
 
-def client_environment() -> Environment:
-    """The client's machine; the server's may be another. Unlike measurements of the machine it needs no torch."""
+def client_environment(server: str) -> Environment:
+    """The server as the device, by its address, and the client's processor, memory and software. It needs no torch."""
     from .. import __version__
     from .environment import Environment, usable_cores
     from .machine import cpu_name, data_caches, host_memory
@@ -231,8 +234,8 @@ def client_environment() -> Environment:
     return Environment(
         date=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         kind="client",
-        device=cpu_name(),
-        torch_device="",
+        device=server,
+        torch_device="as a client",
         cpu=cpu_name(),
         cores=cores,
         threads=1,
@@ -245,5 +248,5 @@ def client_environment() -> Environment:
         container={},
         nvml={},
         load=None,
-        notes=("the machine that asked; the server's is not known from outside",),
+        notes=(),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..errors import DomainError
@@ -12,6 +12,7 @@ from .parallel import SINGLE, Layout, check_layout, divided
 if TYPE_CHECKING:
     from ..engines.profile import Batching, EngineProfile
     from ..engines.streams import Streams
+    from ..engines.timing import Scheduling
     from ..hardware.achieved import Kernels
     from ..hardware.spec import HardwareSpec
     from ..models.spec import ModelSpec
@@ -194,8 +195,21 @@ class Deployment:
     def prompt_floor_s(self) -> float:
         """Least time of a step that holds prompt tokens: such steps are launched kernel by kernel."""
         timing = self.engine.timing
-        uneven = any(isinstance(part, Moe) for group in self.model.layers for part in group.mlp)
-        return self.model.num_layers * (timing.expert_prompt_floor if uneven else timing.prompt_floor)
+        return self.model.num_layers * (timing.expert_prompt_floor if self.has_experts else timing.prompt_floor)
+
+    @property
+    def has_experts(self) -> bool:
+        """Whether tokens are routed to experts in any layer."""
+        return any(isinstance(part, Moe) for group in self.model.layers for part in group.mlp)
+
+    @property
+    def scheduling(self) -> Scheduling:
+        """The order in which the engine serves this model: what it adds for experts is in its overhead."""
+        own = self.engine.scheduling
+        if not (own.expert_request_overhead and self.has_experts):
+            return own
+        overhead = own.request_overhead + own.expert_request_overhead
+        return replace(own, request_overhead=overhead, expert_request_overhead=0.0)
 
     @property
     def sequences_per_replica(self) -> int:

@@ -94,7 +94,8 @@ class LoadState:
     """A server under load: seconds, and how many requests run, decode and wait.
 
     ``ttft_s`` is the mean over all waves, as benchmark clients report it; ``steady_ttft_s`` is the limit that users with spread arrivals
-    see. ``waiting`` requests queue for memory (or for the engine's limit of sequences), for ``queue_s`` each.
+    see. ``waiting`` requests queue for memory (or for the engine's limit of sequences), for ``queue_s`` each. ``rate`` is that of arrivals
+    per second in an open loop, None in a closed one.
     """
 
     alone_ttft_s: float
@@ -110,6 +111,7 @@ class LoadState:
     queue_s: float
     prompt_s: float  # tau: one prompt in a busy step
     prompt_added_s: float  # x: what a prompt adds to the steps of others
+    rate: float | None = None
 
 
 def closed_loop(server: Server, traffic: Traffic) -> LoadState:
@@ -216,8 +218,19 @@ def _decode(server: Server, traffic: Traffic, running: int, per_prompt_s: float)
         decode = gaps * step + waited
         share = decode / (decode + prompt + before * prompt / stages)
         if steps == 1:
-            together = min(most, max(1.0, at_once, others * busy / stages / cycle))
+            gathered = max(busy / stages, _gathered_steps(server, traffic) * step)
+            together = min(most, max(1.0, at_once, others * gathered / cycle))
     return _Decode(decode / gaps if gaps else 0.0, step, running * share, prompt, added, unserved, during)
+
+
+def _gathered_steps(server: Server, traffic: Traffic) -> int:
+    """Decode steps for which an engine lets prompts gather before it computes them together: it polls, or holds them back."""
+    return max(server.scheduling.poll_steps, server.scheduling.hold_steps if _is_held(server, traffic) else 0)
+
+
+def _is_held(server: Server, traffic: Traffic) -> bool:
+    """Whether prompts are held back: not where one alone fills the share of a step at which they are let go."""
+    return traffic.prompt < server.scheduling.hold_share * server.budget
 
 
 def _ahead(load: float, running: int) -> float:
@@ -278,13 +291,8 @@ class _Wave:
         idle = (1 - load) * step
         waited = others * ((0.5 + scheduling.look_ahead) * idle + _RESIDUAL * load * prompt)
         before = max(_ahead(load, self.running), self.decode.unserved)
-        held = scheduling.hold_steps * step * (1 - load / 2) if self._is_held and others else 0.0
+        held = scheduling.hold_steps * step * (1 - load / 2) if _is_held(self.server, self.traffic) and others else 0.0
         return waited + prompt + before * prompt / self.server.stages + held
-
-    @property
-    def _is_held(self) -> bool:
-        """Whether prompts are held back: not where one alone fills the share of a step at which they are let go."""
-        return self.traffic.prompt < self.server.scheduling.hold_share * self.server.budget
 
     def _of_polling(self, width: float) -> float:
         """Engines that fetch new requests now and then compute those of an interval together."""

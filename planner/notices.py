@@ -154,7 +154,7 @@ def kernel_assumptions(d: Deployment) -> list[Assumption]:
         listed.append(Assumption(name, value, f"kernels {kernels.name}: {origin.source}", origin.kind))
     listed.append(_of_profile(d, "timing", "host_per_step_s", timing.host_per_step))
     listed.append(_of_profile(d, "timing", "host_per_sequence_s", timing.host_per_sequence))
-    listed.append(_of_profile(d, "scheduling", "request_overhead_s", d.engine.scheduling.request_overhead))
+    listed.append(_of_profile(d, "scheduling", "request_overhead_s", d.scheduling.request_overhead))
     return listed
 
 

@@ -80,6 +80,7 @@ def open_loop(server: Server, traffic: Traffic, arrivals_per_s: float) -> LoadSt
         queue_s=queue,
         prompt_s=mixed("prompt_s"),
         prompt_added_s=mixed("prompt_added_s"),
+        rate=rate,
     )
 
 
@@ -132,6 +133,8 @@ def _queue_s(server: Server, traffic: Traffic, rate: float, most: float, load: f
     for count in range(server.places, 0, -1):
         weight *= _at(logs, math.log(count)) / rate
         free += weight
+        if free * _NEGLIGIBLE > 1:
+            return 0.0  # hardly ever are all places taken
         if weight < _NEGLIGIBLE * free:
             break
     beyond = 1 / (1 - rate / most)  # places taken, and any number of requests waiting

@@ -128,7 +128,11 @@ def _host(d: Deployment) -> _Changed:
         prompt_floor=timing.prompt_floor * _FACTOR,
         expert_prompt_floor=timing.expert_prompt_floor * _FACTOR,
     )
-    later = replace(scheduling, request_overhead=scheduling.request_overhead * _FACTOR)
+    later = replace(
+        scheduling,
+        request_overhead=scheduling.request_overhead * _FACTOR,
+        expert_request_overhead=scheduling.expert_request_overhead * _FACTOR,
+    )
     return replace(d, engine=replace(d.engine, timing=slower, scheduling=later)), _FACTOR
 
 

@@ -104,8 +104,8 @@ class SizeResult(Answer):
     @property
     def keeps_up(self) -> bool | None:
         """Whether requests are served as fast as they arrive; None where no rate was given, or no time is known."""
-        rate = self.deployment.workload.rate
-        return None if rate is None or self.times is None else most_requests_per_s(self.deployment) > rate
+        asked = self.deployment.workload.rate
+        return None if asked is None or self.times is None else self.times.load.rate is not None
 
     @property
     def _unsustained(self) -> Notice:

@@ -61,6 +61,8 @@ def times_of(d: Deployment, nominal: StepModel, reached: StepModel | StreamModel
     ideal_e2e = ideal.steady_ttft_s + gaps * ideal.tpot_s
     service = min(roof.e2e_s - roof.queue_s, ideal_e2e - ideal.queue_s)
     requests = Range.of_rate(running / service, running / (reached_e2e - load.queue_s), width if gaps else first)
+    if load.rate is not None:  # what arrives is served
+        requests = Range.of_rate(max(requests.bound, d.layout.dp * load.rate), d.layout.dp * load.rate, 1.0)
     roof_tpot = None if roof.tpot_s is None else min(roof.tpot_s, ideal.tpot_s)
     tpot = None if roof_tpot is None else Range.of_time(roof_tpot, load.tpot_s, width)
     latency = LatencyFigures(
@@ -133,7 +135,7 @@ def server_of(d: Deployment, reached: StepModel | StreamModel, places: int) -> S
     """One replica of a deployment as a server."""
     return Server(
         model=reached,
-        scheduling=d.engine.scheduling,
+        scheduling=d.scheduling,
         budget=d.max_batched_tokens,
         places=places,
         stages=d.layout.pp,

@@ -28,6 +28,7 @@ KINDS = ("png", "svg", "pdf")
 PIXELS_PER_INCH, POINTS_PER_INCH = 100, 72
 DEFAULT_SIZE = (1200, 800)  # pixels
 SMALLEST, LARGEST = (480, 360), (8000, 8000)
+MOST_LINES = 40  # of a text that is wrapped: more than any of ours has
 _SIZE = re.compile(r"([0-9]{1,5}) ?[xX×] ?([0-9]{1,5})", re.ASCII)
 # What would tell the time of drawing, or the version of the library.
 _SILENT: dict[str, dict[str, Any]] = {
@@ -47,6 +48,22 @@ SETTINGS: dict[str, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
 }
+
+
+class TooSmallError(DomainError):
+    """A picture has too little room for what stands on it.
+
+    Parameters
+    ----------
+    size : width and height that were asked for, in pixels
+    height : that is needed, in points
+    """
+
+    def __init__(self, size: tuple[int, int], height: float) -> None:
+        pixels = math.ceil(height * PIXELS_PER_INCH / POINTS_PER_INCH / 10) * 10
+        self.least = (size[0], pixels)
+        wanted = f"at least {size[0]}x{pixels} for what stands on this picture, or a wider one"
+        super().__init__("--size", got=f"{size[0]}x{size[1]}", wanted=wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +229,10 @@ class Ruler:
             low, high = (middle, high) if fits else (low, middle - 1)
         return text[:low].rstrip() + "…"
 
-    def wrapped(self, text: str, width: float, size: float, most: int, weight: str = "normal") -> list[str]:
-        """A text in at most so many lines of this width, the last one cut where it must be."""
+    def wrapped(
+        self, text: str, width: float, size: float, most: int = MOST_LINES, weight: str = "normal"
+    ) -> list[str]:
+        """A text in at most so many lines of this width, words that are too long broken, the last line cut where it must be."""
         lines: list[str] = []
         words = text.split(" ")
         while words and len(lines) < most:
@@ -221,9 +240,15 @@ class Ruler:
             while taken < len(words) and self.extent(" ".join(words[: taken + 1]), size, weight)[0] <= width:
                 taken += 1
             if len(lines) == most - 1:
-                taken = len(words)
-            lines.append(self.cut(" ".join(words[:taken]), width, size, weight))
+                lines.append(self.cut(" ".join(words), width, size, weight))
+                break
+            line = " ".join(words[:taken])
             words = words[taken:]
+            if self.extent(line, size, weight)[0] > width:
+                fitting = max(1, len(self.cut(line, width, size, weight)) - 1)
+                words.insert(0, line[fitting:])
+                line = line[:fitting]
+            lines.append(line)
         return lines
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..planner.deployment import Deployment
 
 _LONGEST_LABEL = 40
+LONGEST_HEADING = 4000  # letters: all alternatives, and what they have in common
 TITLES = {
     "inputs": "Asked for",
     "fits": "Fits",
@@ -80,7 +81,8 @@ def heading(r: CompareResult) -> str:
         )
         if is_common
     ]
-    return show(" · ".join([" against ".join(r.labels), *common]), 300)
+    against = " against ".join(show(label, 80) for label in r.labels)
+    return show(" · ".join([against, *common]), LONGEST_HEADING)
 
 
 def _workload(d: Deployment) -> str:

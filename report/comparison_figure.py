@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 DEFAULT_WIDTH = 1200
 _ROW, _AROUND = 34, 190  # pixels of an alternative, and of what stands around
 _LONGEST, _LABEL = 190.0, 8.5  # points
+_LINE = 12.0  # points of height of a line of a label
 _APART = 22.0
 _MOST_PANELS = 4
 _LOGARITHMIC = 40  # largest over smallest value from which a panel is logarithmic
@@ -49,6 +50,7 @@ def compare_figure(r: CompareResult, *, size: tuple[int, int] | None = None, dar
     Raises
     ------
     DomainError : when none of the main figures is known of any alternative
+    TooSmallError : for a size without room for a row for each of them
     """
     figures = [one.figures() for one in r.alternatives]
     panels = [panel for panel in PANELS if any(found.get(panel[0]) is not None for found in figures)][:_MOST_PANELS]
@@ -59,16 +61,31 @@ def compare_figure(r: CompareResult, *, size: tuple[int, int] | None = None, dar
     theme = DARK if dark else LIGHT
     with steady():
         ruler = Ruler()
-        labels = [ruler.cut(ruler.drawable(label), _LONGEST, _LABEL) for label in r.labels]
-        left = max(ruler.extent(label, _LABEL)[0] for label in labels) + 22
-        entries = list(_key(r, theme))
-        page = new_page(heading(r), "", entries, len(panels), size, theme, left=left, apart=_APART, stacked=False)
-        for number, (name, title, shown) in enumerate(panels):
+        labels = [ruler.wrapped(_breakable(ruler.drawable(label)), _LONGEST, _LABEL, 2) for label in r.labels]
+        left = max(ruler.extent(line, _LABEL)[0] for label in labels for line in label) + 22
+        page = new_page(
+            heading(r),
+            "",
+            list(_key(r, theme)),
+            [title for _, title, _ in panels],
+            size,
+            theme,
+            left=left,
+            apart=_APART,
+            stacked=False,
+            lowest=len(labels) * _LINE * max(map(len, labels)),
+        )
+        for number, (name, _, shown) in enumerate(panels):
             _panel(page, number, r, [found.get(name) for found in figures], shown, theme)
-            titled(page.panels[number], page.ruler.cut(title, float(page.panels[number].bbox.width), 9), theme)
-        plain_ticks(page.panels[0], "y", range(len(labels)), lambda place: labels[round(place)])
+            titled(page.panels[number], page.titles[number], theme)
+        plain_ticks(page.panels[0], "y", range(len(labels)), lambda place: "\n".join(labels[round(place)]))
         page.panels[0].tick_params(axis="y", labelsize=_LABEL)
     return page.figure
+
+
+def _breakable(label: str) -> str:
+    """A label whose parts are words, so that it is wrapped between them."""
+    return label.replace(",", ", ").replace(",  ", ", ")
 
 
 def _panel(
@@ -78,6 +95,17 @@ def _panel(
     drawn: list[float] = []
     for place, (one, value) in enumerate(zip(r.alternatives, values, strict=True)):
         if value is None:
+            said = "does not fit" if not one.result.fits else "not known"
+            axes.text(
+                0.03,
+                place,
+                said,
+                transform=axes.get_yaxis_transform(),
+                fontsize=8,
+                color=theme.faint,
+                va="center",
+                bbox={"facecolor": theme.paper, "edgecolor": "none", "pad": 1},
+            )
             continue
         colour, expected = theme.series[number % len(theme.series)], value
         if isinstance(value, dict):

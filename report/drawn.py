@@ -36,26 +36,39 @@ def figure_of(answer: Answer, *, size: Size | None = None, dark: bool = False) -
 
     Parameters
     ----------
-    size : width and height in pixels of 1/100 inch; default: that of the kind of picture
+    size : width and height in pixels of 1/100 inch; default: that of the kind of picture, or higher where more stands on it
     dark : on dark paper
 
     Raises
     ------
     DomainError : for an answer of a kind that is drawn, but without anything to draw
+    TooSmallError : for a size without room for what stands on the picture
     """
+    from .canvas import TooSmallError
+
     if answer.command not in _DRAWERS:
         return None
     module, function = _DRAWERS[answer.command]
     draw: Any = getattr(import_module(f".{module}", __package__), function)
-    figure: Figure = draw(answer, dark=dark) if size is None else draw(answer, size=size, dark=dark)
+    try:
+        figure: Figure = draw(answer, dark=dark) if size is None else draw(answer, size=size, dark=dark)
+    except TooSmallError as error:
+        if size is not None:
+            raise
+        figure = draw(answer, size=error.least, dark=dark)
     return figure
 
 
 def pages_of(answer: Answer) -> tuple[Figure, Figure] | None:
     """Two drawings of an answer, one for a wide page and one for a phone; None where it has nothing to draw."""
+    from .canvas import TooSmallError
+
     try:
         wide = figure_of(answer)
-        narrow = figure_of(answer, size=_on_a_phone(answer))
+        try:
+            narrow = figure_of(answer, size=_on_a_phone(answer))
+        except TooSmallError as error:
+            narrow = figure_of(answer, size=error.least)
     except DomainError:  # nothing fits, or no time is known: the tables say so
         return None
     return None if wide is None or narrow is None else (wide, narrow)

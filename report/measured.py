@@ -21,12 +21,32 @@ if TYPE_CHECKING:
 _CLOSE = 0.15  # measured this near to predicted counts as predicted
 _LONGEST = 60
 _SHOWN_PARAMETERS = 5
+_OF_THE_WHOLE = frozenset({"layers", "model", "dtype", "threads"})  # parameters of a whole experiment
+CEILINGS = (
+    "launch",
+    "stream",
+    "gemm",
+    "transfer",
+    "collective",
+)  # that a roof is made of, so that it does not predict them
 TITLES = {
     "launch": "Launches",
     "stream": "Streaming through memory and caches",
     "gemm": "Matrix products",
+    "attention": "Attention",
     "transfer": "Between host and device",
     "collective": "Exchanges between ranks",
+    "decode": "Decode steps",
+    "prefill": "Prompts",
+    "cache": "With the cache and without",
+    "kv_formats": "Formats of the cache",
+    "heavy_hitters": "Heavy hitters",
+    "prefix": "Reuse of a prefix",
+    "batching": "Static and continuous batching",
+    "paged": "Paged and contiguous cache",
+    "chunked": "Chunked prefill",
+    "weight_formats": "Formats of weights",
+    "speculation": "Speculative decoding",
     "server": "The server",
     "hf": "Hugging Face",
 }
@@ -36,7 +56,7 @@ def measure_report(r: MeasureResult) -> Report:
     """Arrange a run: rates and gates, then every measurement by what it belongs to."""
     sections = [_rates(r.gates)] if r.gates else []
     for name, records in itertools.groupby(r.run.records, key=lambda record: record.name.partition(".")[0]):
-        sections.append(_records(name, list(records)))
+        sections += _grouped(TITLES.get(name, name.replace("_", " ").capitalize()), list(records))
     return Report(_heading(r), _verdict(r), True, tuple(sections), tuple(_remarks(r)))
 
 
@@ -56,10 +76,11 @@ def _heading(r: MeasureResult) -> str:
 def _verdict(r: MeasureResult) -> str:
     said = [f"memory {show_bandwidth(gate.measured)}" for gate in r.gates if gate.name == "memory"]
     said += [f"{gate.name} {show_compute(gate.measured)}" for gate in r.gates if gate.name != "memory"]
-    ratios = [record.ratio for record in r.run.records if record.ratio is not None]
+    tried = [r for r in r.run.records if r.unit == "s" and r.name.partition(".")[0] not in CEILINGS]
+    ratios = [record.ratio for record in tried if record.ratio is not None and "arithmetic" not in record.parameters]
     close = sum(abs(ratio - 1) <= _CLOSE for ratio in ratios)
     if ratios:
-        said.append(f"{close} of {len(ratios)} measurements are within {_CLOSE:.0%} of what is predicted")
+        said.append(f"{close} of {len(ratios)} times are within {_CLOSE:.0%} of what is predicted")
     return f"{'; '.join(said)}." if said else f"{len(r.run.records)} measurements."
 
 
@@ -80,7 +101,17 @@ def _rates(gates: Sequence[Gate]) -> Section:
     return Section("Rates", ("", "fitted", "measured", "data sheet", "of it", ""), tuple(rows))
 
 
-def _records(name: str, records: Sequence[Record]) -> Section:
+def _grouped(title: str, records: Sequence[Record]) -> Iterator[Section]:
+    """One table for all records that have the same parameters."""
+    tables: dict[frozenset[str], list[Record]] = {}
+    for record in records:
+        tables.setdefault(frozenset(record.parameters), []).append(record)
+    for same in tables.values():
+        names = ", ".join(dict.fromkeys(map(_name, same)))
+        yield _records(title if len(tables) == 1 else f"{title}: {names}", same)
+
+
+def _records(title: str, records: Sequence[Record]) -> Section:
     varying = _varying(records)
     sheet = any(record.predicted_datasheet is not None for record in records)
     roof = any(record.predicted_measured is not None for record in records)
@@ -92,13 +123,19 @@ def _records(name: str, records: Sequence[Record]) -> Section:
     for record in records:
         m, unit = record.measured, record.unit
         cells = [_name(record), *(show_parameter(key, record.parameters.get(key)) for key in varying)]
-        cells += [show_value(m.median, unit), f"{show_value(m.q1, unit)} to {show_value(m.q3, unit)}"]
+        cells += [show_value(m.median, unit), show_quartiles(record)]
         cells += [show_record_rate(record)] if rated else []
         cells += [_maybe(record.predicted_datasheet, unit)] if sheet else []
         cells += [_maybe(record.predicted_measured, unit)] if roof else []
         cells += ["" if record.ratio is None else f"{record.ratio:.2f}"] if sheet or roof else []
         rows.append(tuple(cells))
-    return Section(TITLES.get(name, name.replace("_", " ").capitalize()), header, tuple(rows))
+    return Section(title, header, tuple(rows))
+
+
+def show_quartiles(record: Record) -> str:
+    """How far the quartiles lie from the median; nothing for a single figure."""
+    m = record.measured
+    return "" if m.count < 2 or not m.median else f"{m.q1 / m.median - 1:+.1%} {m.q3 / m.median - 1:+.1%}"
 
 
 def _name(record: Record) -> str:
@@ -113,12 +150,18 @@ def _varying(records: Sequence[Record]) -> tuple[str, ...]:
             if isinstance(value, (int, float, str, bool)):
                 names.setdefault(key, set()).add(str(value))
     present = {key: sum(key in record.parameters for record in records) for key in names}
-    differing = [key for key, values in names.items() if len(values) > 1 or present[key] < len(records)]
+    differing = [
+        key
+        for key, values in names.items()
+        if len(values) > 1 or (present[key] < len(records) and key not in _OF_THE_WHOLE)
+    ]
     kept = [key for key in differing if key not in {"flop", "inputs", "outputs"}]
     if "rows" in kept and "bytes" in kept:
         kept.remove("bytes")
     if "size" in kept and "bytes" in kept:
         kept.remove("size")
+    if "arithmetic" in kept and "dtype" in kept:
+        kept.remove("dtype")
     return tuple(kept[:_SHOWN_PARAMETERS])
 
 

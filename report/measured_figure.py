@@ -50,9 +50,12 @@ def measured_figure(r: MeasureResult, *, size: tuple[int, int] = DEFAULT_SIZE, d
     with steady():
         title = f"The measured roofline of {there.device}"
         subtitle = f"{there.threads} threads, torch {there.versions.get('torch', '')}, {r.run.started[:10]}"
-        page = new_page(title, subtitle, list(_key(work, streams, products, theme)), 2, size, theme)
+        titles = (f"FLOP/s; memory {show_bandwidth(memory.measured)}", "streaming by working set")
+        page = new_page(title, subtitle, list(_key(work, streams, products, theme)), titles, size, theme)
         _roofline(page.panels[0], memory, products, work, theme)
         _streams(page.panels[1], streams, memory, there.cache_bytes, theme)
+        for axes, text in zip(page.panels, page.titles, strict=True):
+            titled(axes, text, theme)
     return page.figure
 
 
@@ -114,7 +117,6 @@ def _roofline(axes: Axes, memory: Gate, products: Sequence[Gate], work: dict[str
     for which, low, high in (("x", *across), ("y", *up)):
         plain_ticks(axes, which, decades(low, high), show_tick)
     axes.set_xlabel("FLOP per byte", color=theme.ink)
-    titled(axes, f"FLOP/s; memory {show_bandwidth(memory.measured)}", theme)
 
 
 def _roof(axes: Axes, bandwidth: float, rate: float, across: tuple[float, float], look: dict[str, Any]) -> None:
@@ -144,4 +146,3 @@ def _streams(axes: Axes, streams: Sequence[Record], memory: Gate, cache_bytes: i
     plain_ticks(axes, "x", marks, lambda size: show_bytes(size, 2))
     plain_ticks(axes, "y", round_steps(0, top), show_bandwidth)
     axes.set_xlabel("bytes of the working set", color=theme.ink)
-    titled(axes, "streaming by working set", theme)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from .canvas import POINTS_PER_INCH, Ruler, new_figure
+from .canvas import MOST_LINES, POINTS_PER_INCH, Ruler, TooSmallError, new_figure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,19 +20,16 @@ if TYPE_CHECKING:
     from .canvas import Theme
 
 _EDGE, _SUBTITLE, _KEY = 12.0, 8.5, 8.0  # points: room at the edges, sizes of text
-_TITLES = (
-    (1, 12.0),
-    (1, 11.0),
-    (1, 10.0),
-    (2, 12.0),
-    (2, 11.0),
-    (2, 10.0),
-    (3, 10.0),
-)  # lines and size: the first that holds a title
+# Lines and size: the first that holds a title.
+_TITLES = ((1, 12.0), (1, 11.0), (1, 10.0), (2, 12.0), (2, 11.0), (2, 10.0), (MOST_LINES, 10.0))
+_PANEL_TITLE, _PANEL_LINE = 9.0, 11.5  # points: size and line height of a panel's title
+_SAFE = 0.92  # of the room that a line of the subtitle takes: renderers that fit letters to pixels make it wider
+_LONGEST = 4000  # letters of a title
+_GAP = 4.0  # points between headings and what stands close below them
+_LOWEST = 60.0  # points of height of a panel
 _ROW, _SAMPLE, _BETWEEN = 14.0, 26.0, 16.0  # of the key: height of a row, width of a sample, room between entries
 _LEFT, _BELOW, _ABOVE, _APART = 58.0, 40.0, 18.0, 66.0  # room for what stands around a panel
 NARROW = 700  # pixels of width below which panels stand one above the other
-_LONGEST_NAME = 260.0  # points of an entry of the key
 
 
 class Entry(NamedTuple):
@@ -43,39 +40,47 @@ class Entry(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A drawing with its panels."""
+    """A drawing with its panels, and the lines of their titles."""
 
     figure: Figure
     panels: tuple[Axes, ...]
     ruler: Ruler
+    titles: tuple[str, ...]
 
 
 def new_page(
     title: str,
     subtitle: str,
     entries: Sequence[Entry],
-    count: int,
+    titles: Sequence[str],
     size: tuple[int, int],
     theme: Theme,
     *,
     left: float = _LEFT,
     apart: float = _APART,
     stacked: bool | None = None,
+    lowest: float = _LOWEST,
 ) -> Page:
-    """A page with so many empty panels.
+    """A page with an empty panel for each title.
 
     Parameters
     ----------
+    titles : of the panels, which get as many lines as they need; :func:`titled` writes them
     size : width and height in pixels of 1/100 inch
     left, apart : points of room on the left of the first panel, and between two of them
     stacked : one above the other; None: where the page is narrow
+    lowest : points of height that a panel needs
+
+    Raises
+    ------
+    TooSmallError : for a size without so much room beside title, key and what stands around panels
     """
-    figure, ruler = new_figure(size, theme), Ruler()
+    figure, ruler, count = new_figure(size, theme), Ruler(), len(titles)
     width, height = (pixels * POINTS_PER_INCH / 100 for pixels in size)
     y = height - 8
     room = width - 2 * _EDGE
-    heading, largest = _fitting(ruler, ruler.drawable(title, 400), room)
-    below = ruler.wrapped(ruler.drawable(subtitle, 400), room, _SUBTITLE, 2)
+    heading, largest = _fitting(ruler, ruler.drawable(title, _LONGEST), room)
+    below = ruler.wrapped(ruler.drawable(subtitle, _LONGEST), _SAFE * room, _SUBTITLE) if subtitle else []
     for lines, points, weight, colour in (
         (heading, largest, "bold", theme.ink),
         (below, _SUBTITLE, "normal", theme.faint),
@@ -85,25 +90,31 @@ def new_page(
             figure.text(
                 _EDGE / width, y / height, line, fontsize=points, fontweight=weight, color=colour, va="baseline"
             )
+    y -= _GAP if below else 2.5 * _GAP
     bottom = _draw_key(figure, entries, theme, ruler, width, height)
     if stacked is None:
         stacked = size[0] < NARROW
     across, up = (1, count) if stacked else (count, 1)
     room_wide = (width - left - _EDGE - (across - 1) * apart) / across
-    room_high = (y - bottom - (_BELOW + _ABOVE) * up) / up
+    wrapped = [ruler.wrapped(title, room_wide, _PANEL_TITLE) for title in titles]
+    more = max(map(len, wrapped)) - 1
+    above = _ABOVE + more * _PANEL_LINE + bool(more) * _GAP
+    room_high = (y - bottom - (_BELOW + above) * up) / up
+    if room_high < lowest:
+        raise TooSmallError(size, height + (lowest - room_high) * up)
     panels = []
     for number in range(count):
         begin = left + (0 if stacked else number * (room_wide + apart))
-        low = bottom + _BELOW + (count - 1 - number) * (room_high + _BELOW + _ABOVE) * stacked
-        rectangle = (begin / width, low / height, room_wide / width, max(room_high, 1) / height)
+        low = bottom + _BELOW + (count - 1 - number) * (room_high + _BELOW + above) * stacked
+        rectangle = (begin / width, low / height, room_wide / width, room_high / height)
         panels.append(figure.add_axes(rectangle))
     for axes in panels:
         dressed(axes, theme)
-    return Page(figure, tuple(panels), ruler)
+    return Page(figure, tuple(panels), ruler, tuple("\n".join(lines) for lines in wrapped))
 
 
 def _fitting(ruler: Ruler, title: str, room: float) -> tuple[list[str], float]:
-    """Lines of a title and their size: few lines, then large ones; cut only where three small ones do not hold it."""
+    """Lines of a title and their size: few lines, then large ones."""
     for most, points in _TITLES:
         lines = ruler.wrapped(title, room, points, most, "bold")
         if " ".join(lines) == title:
@@ -117,13 +128,14 @@ def _draw_key(
     """Draw the key in columns of one width; returns the height that it takes, in points."""
     if not entries:
         return 8.0
-    longest = min(_LONGEST_NAME, width - 2 * _EDGE - _SAMPLE)
-    texts = [ruler.cut(ruler.drawable(entry.text), longest, _KEY) for entry in entries]
-    column = max(ruler.extent(text, _KEY)[0] for text in texts) + _SAMPLE + _BETWEEN
+    texts = [ruler.wrapped(ruler.drawable(entry.text), width - 2 * _EDGE - _SAMPLE, _KEY) for entry in entries]
+    column = max(ruler.extent(line, _KEY)[0] for text in texts for line in text) + _SAMPLE + _BETWEEN
     columns = max(1, min(len(texts), int((width - 2 * _EDGE + _BETWEEN) / column)))
-    rows = math.ceil(len(texts) / columns)
+    rows = [texts[start : start + columns] for start in range(0, len(texts), columns)]
+    lines_of = [max(map(len, row)) for row in rows]
     for number, (entry, text) in enumerate(zip(entries, texts, strict=True)):
-        x, y = _EDGE + number % columns * column, 8 + (rows - 1 - number // columns) * _ROW
+        row = number // columns
+        x, y = _EDGE + number % columns * column, 8 + (sum(lines_of[row:]) - 1) * _ROW
         middle = (y + _KEY * 0.36) / height
         sample = entry.sample
         marked = sample.get_marker() not in {"", "None", None}
@@ -134,8 +146,16 @@ def _draw_key(
             sample.set_data([x / width, (x + (_SAMPLE - 6) / 2) / width, (x + _SAMPLE - 6) / width], [middle] * 3)
             sample.set_markevery([1])
         figure.add_artist(sample)
-        figure.text((x + _SAMPLE) / width, y / height, text, fontsize=_KEY, color=theme.ink, va="baseline")
-    return rows * _ROW + 10
+        for place, line in enumerate(text):
+            figure.text(
+                (x + _SAMPLE) / width,
+                (y - place * _ROW) / height,
+                line,
+                fontsize=_KEY,
+                color=theme.ink,
+                va="baseline",
+            )
+    return sum(lines_of) * _ROW + 10
 
 
 def dressed(axes: Axes, theme: Theme) -> None:
@@ -149,8 +169,8 @@ def dressed(axes: Axes, theme: Theme) -> None:
 
 
 def titled(axes: Axes, text: str, theme: Theme, above: float = 0.0) -> None:
-    """Write above a panel what it shows, over so many points that something else takes."""
-    axes.set_title(text, fontsize=9, color=theme.ink, loc="left", pad=6 + above)
+    """Write above a panel what it shows (its lines of a page's titles), over so many points that something else takes."""
+    axes.set_title(text, fontsize=_PANEL_TITLE, color=theme.ink, loc="left", pad=6 + above)
 
 
 def headroom(page: Page, axes: Axes, above: float) -> None:

@@ -47,10 +47,11 @@ def preset_figure(r: PresetResult, *, size: tuple[int, int] | None = None, dark:
     size = size or (WIDE if len(r.panels) > 1 else SINGLE)
     with steady():
         looks = [_Looks(panel, theme) for panel in r.panels]
-        page = new_page(r.title, r.subtitle, [list(look.key()) for look in looks], size, theme)
-        for axes, panel, look in zip(page.panels, r.panels, looks, strict=False):  # a low page has fewer
+        keys, titles = [list(look.key()) for look in looks], [panel.title for panel in r.panels]
+        page = new_page(r.title, r.subtitle, keys, titles, size, theme)
+        for axes, title, panel, look in zip(page.panels, page.titles, r.panels, looks, strict=False):  # of a low page
             _draw(page, axes, panel, look)
-            titled(axes, page.ruler.cut(panel.title, float(axes.bbox.width), 9), theme)
+            titled(axes, title, theme)
     return page.figure
 
 

@@ -5,10 +5,9 @@ Laid out by measured widths, so that nothing is cut and nothing overlaps; where 
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from .canvas import POINTS_PER_INCH, Ruler, new_figure
+from .canvas import POINTS_PER_INCH, Ruler, TooSmallError, new_figure
 from .panels import NARROW, dressed
 
 if TYPE_CHECKING:
@@ -24,15 +23,17 @@ _EDGE, _TITLE, _SUBTITLE, _KEY = 12.0, 12.0, 8.5, 8.0  # points: room at the edg
 _ROW, _SAMPLE, _BETWEEN, _UNDER = 13.0, 28.0, 12.0, 6.0  # of a key: row, sample, room between entries, room below it
 _LEFT, _BELOW, _ABOVE, _APART = 60.0, 34.0, 22.0, 22.0  # room around a panel
 _SAFE = 0.95  # of the room that a line of a heading takes: renderers that fit letters to pixels make it wider
-_LEAST, _HEADINGS = 70.0, 62.0  # points: least height of one of several panels, and what the headings may take
+_LEAST, _HEADINGS = 70.0, 62.0  # points: least height of a panel, and what the headings may take beside several
+_PANEL_TITLE, _PANEL_LINE = 9.0, 11.5  # points: size and line height of a panel's title
 
 
 class Page(NamedTuple):
-    """A drawing with its panels."""
+    """A drawing with its panels, and the lines of their titles."""
 
     figure: Figure
     panels: tuple[Axes, ...]
     ruler: Ruler
+    titles: tuple[str, ...]
 
 
 class _Column(NamedTuple):
@@ -44,20 +45,32 @@ class _Column(NamedTuple):
     bottom: float
 
 
-def new_page(title: str, subtitle: str, keys: Sequence[Sequence[Entry]], size: tuple[int, int], theme: Theme) -> Page:
+def new_page(
+    title: str,
+    subtitle: str,
+    keys: Sequence[Sequence[Entry]],
+    titles: Sequence[str],
+    size: tuple[int, int],
+    theme: Theme,
+) -> Page:
     """A page with one empty panel for each key; where it is too low for all of them, fewer, which its subtitle says.
 
     Parameters
     ----------
+    titles : of the panels
     size : width and height in pixels of 1/100 inch; panels stand one above the other where it is narrow
+
+    Raises
+    ------
+    TooSmallError : for a size without room even for one panel
     """
     figure, ruler = new_figure(size, theme), Ruler()
     width, height = (pixels * POINTS_PER_INCH / 100 for pixels in size)
     stacked = size[0] < NARROW
-    kept = _kept(ruler, keys, width, height) if stacked else len(keys)
+    kept = _kept(ruler, keys, titles, width, height) if stacked else len(keys)
     if kept < len(keys):
         subtitle += f" · {len(keys) - kept} more in a higher picture"
-        keys = keys[:kept]
+        keys, titles = keys[:kept], titles[:kept]
     top = _headings(figure, ruler, title, subtitle, theme)
     count = len(keys)
     shared = _shared(keys)
@@ -66,6 +79,13 @@ def new_page(title: str, subtitle: str, keys: Sequence[Sequence[Entry]], size: t
         bottom += _draw_key(figure, keys[0], theme, ruler, _Column(_EDGE, width - 2 * _EDGE, 0, bottom))
     wide = (width - 2 * _EDGE - (0 if stacked else (count - 1) * _APART)) / (1 if stacked else count)
     high = (top - bottom) / (count if stacked else 1)
+    wrapped = [ruler.wrapped(ruler.drawable(text), wide - _LEFT + _EDGE, _PANEL_TITLE) for text in titles]
+    more = max(map(len, wrapped)) - 1
+    above = _ABOVE + more * _PANEL_LINE
+    used = 0.0 if shared else max(_plan_key(ruler, key, wide).height for key in keys)
+    missing = _LEAST - (high - used - _BELOW - above)
+    if missing > 0:
+        raise TooSmallError(size, height + missing * (count if stacked else 1))
     panels = []
     for number, key in enumerate(keys):
         column = _Column(
@@ -80,23 +100,25 @@ def new_page(title: str, subtitle: str, keys: Sequence[Sequence[Entry]], size: t
             (column.left + _LEFT - _EDGE) / width,
             floor / height,
             (column.width - _LEFT + _EDGE) / width,
-            max(column.top - _ABOVE - floor, 1) / height,
+            (column.top - above - floor) / height,
         )
         panels.append(figure.add_axes(box))
         dressed(panels[-1], theme)
-    return Page(figure, tuple(panels), ruler)
+    return Page(figure, tuple(panels), ruler, tuple("\n".join(lines) for lines in wrapped))
 
 
 def _shared(keys: Sequence[Sequence[Entry]]) -> bool:
     return len(keys) > 1 and len({tuple(entry.text for entry in key) for key in keys}) == 1
 
 
-def _kept(ruler: Ruler, keys: Sequence[Sequence[Entry]], width: float, height: float) -> int:
+def _kept(ruler: Ruler, keys: Sequence[Sequence[Entry]], titles: Sequence[str], width: float, height: float) -> int:
     """How many panels find room one above the other, at least one."""
     for count in range(len(keys), 1, -1):
         used = [_plan_key(ruler, key, width - 2 * _EDGE).height for key in keys[:count]]
         taken = used[0] if _shared(keys[:count]) else count * max(used)
-        if height - _HEADINGS - taken >= count * (_BELOW + _ABOVE + _LEAST):
+        lines = max(len(ruler.wrapped(title, width - _EDGE - _LEFT, _PANEL_TITLE)) for title in titles[:count])
+        above = _ABOVE + (lines - 1) * _PANEL_LINE
+        if height - _HEADINGS - taken >= count * (_BELOW + above + _LEAST):
             return count
     return 1
 
@@ -109,7 +131,7 @@ def _headings(figure: Figure, ruler: Ruler, title: str, subtitle: str, theme: Th
         (title, _TITLE, "bold", theme.ink),
         (subtitle, _SUBTITLE, "normal", theme.faint),
     ):
-        for line in ruler.wrapped(ruler.drawable(text, 400), _SAFE * (width - 2 * _EDGE), points, 3, weight):
+        for line in ruler.wrapped(ruler.drawable(text, 400), _SAFE * (width - 2 * _EDGE), points, weight=weight):
             y -= points * 1.3
             figure.text(
                 _EDGE / width, y / height, line, fontsize=points, fontweight=weight, color=colour, va="baseline"
@@ -118,25 +140,30 @@ def _headings(figure: Figure, ruler: Ruler, title: str, subtitle: str, theme: Th
 
 
 class _PlannedKey(NamedTuple):
-    """A key that has not been drawn yet."""
+    """A key that has not been drawn yet: of each entry its lines, in columns of one width."""
 
-    texts: list[str]
+    texts: list[list[str]]
     step: float
     across: int
-    rows: int
+
+    @property
+    def lines(self) -> list[int]:
+        """Lines of each row."""
+        starts = range(0, len(self.texts), self.across)
+        return [max(map(len, self.texts[start : start + self.across])) for start in starts]
 
     @property
     def height(self) -> float:
         """Points that it takes."""
-        return self.rows * _ROW + _UNDER if self.rows else 0.0
+        return sum(self.lines) * _ROW + _UNDER if self.texts else 0.0
 
 
 def _plan_key(ruler: Ruler, key: Sequence[Entry], width: float) -> _PlannedKey:
-    """Cut the texts of a key, and lay its entries out in columns of one width."""
-    texts = [ruler.cut(ruler.drawable(entry.text), width - _SAMPLE, _KEY) for entry in key]
-    step = max((ruler.extent(text, _KEY)[0] for text in texts), default=0.0) + _SAMPLE + _BETWEEN
-    across = max(1, min(len(texts), int((width + _BETWEEN) / step)))
-    return _PlannedKey(texts, step, across, math.ceil(len(texts) / across))
+    """Wrap the texts of a key, and lay its entries out in columns of one width."""
+    texts = [ruler.wrapped(ruler.drawable(entry.text), width - _SAMPLE, _KEY) for entry in key]
+    widest = max((ruler.extent(line, _KEY)[0] for text in texts for line in text), default=0.0)
+    step = widest + _SAMPLE + _BETWEEN
+    return _PlannedKey(texts, step, max(1, min(len(texts), int((width + _BETWEEN) / step))))
 
 
 def _draw_key(figure: Figure, key: Sequence[Entry], theme: Theme, ruler: Ruler, column: _Column) -> float:
@@ -145,9 +172,17 @@ def _draw_key(figure: Figure, key: Sequence[Entry], theme: Theme, ruler: Ruler, 
     plan = _plan_key(ruler, key, column.width)
     for number, (entry, text) in enumerate(zip(key, plan.texts, strict=True)):
         x = column.left + number % plan.across * plan.step
-        y = column.bottom + (plan.rows - 1 - number // plan.across) * _ROW
+        y = column.bottom + (sum(plan.lines[number // plan.across :]) - 1) * _ROW
         _draw_sample(figure, entry, (x / width, (y + _KEY * 0.36) / height), (_SAMPLE - 7) / width)
-        figure.text((x + _SAMPLE) / width, y / height, text, fontsize=_KEY, color=theme.ink, va="baseline")
+        for place, line in enumerate(text):
+            figure.text(
+                (x + _SAMPLE) / width,
+                (y - place * _ROW) / height,
+                line,
+                fontsize=_KEY,
+                color=theme.ink,
+                va="baseline",
+            )
     return plan.height
 
 

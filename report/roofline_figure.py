@@ -19,44 +19,62 @@ from .canvas import (
     POINTS_PER_INCH,
     Ruler,
     Theme,
+    TooSmallError,
     decades,
     new_figure,
     steady,
 )
 from .labels import Box, Label, Segment, place_most
-from .roofline import series_name, step_name
-from .roofline_key import BATCH_AREA, MEASURED_AREA, SHAPES, STAR_AREA, area_of, draw_key, draw_title
+from .roofline import step_name
+from .roofline_key import (
+    BATCH_AREA,
+    MEASURED_AREA,
+    SHAPES,
+    STAR_AREA,
+    area_of,
+    draw_key,
+    draw_title,
+    further_lines,
+    line_colour,
+    tags,
+)
 from .roofline_lines import limits_of, roof_lines, show_tick
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from ..planner.roofline_answer import RooflineResult
-    from ..planner.roofline_points import Phase, Series
+    from ..planner.roofline_points import Phase, Series, StepPoint
     from .roofline_lines import RoofLine
 
 LABEL_SIZE = 8.0
 _LEFT, _RIGHT, _AXIS, _TOP = 52.0, 14.0, 34.0, 4.0  # points around the axes; those below hold ticks and title
-_LOWEST = 0.45  # of the height is the axes', whatever the key wants
+_LEAST = 130.0  # points of height of the axes
 _DESCENT = 0.23  # of the height of a label: what letters such as g need below the line
 _REACHES = (9.0, 15.0, 22.0, 30.0, 40.0, 52.0, 66.0, 82.0, 100.0)
 _INSIDE = 2.0  # points between the axes and a label
 _CLEARANCE = 8.0  # points by which a label without leader is nearer to its own marker than to others
+# The order in which labels are placed: whole steps, roofs, ridges, steps of batches, measured points, and operators by their share.
+_STEP_ORDER, _ROOF_ORDER, _RIDGE_ORDER, _BATCH_ORDER = -3.0, -2.0, -1.0, 0.5
 _SAME = 3.0  # points between markers that share a label
 _LONGEST_JOINED = 36  # letters of a label of several operators
 _ALONG = tuple(step / 20 for step in range(19, 0, -1))  # places of a label on a line
 
 
 class Want(NamedTuple):
-    """A label that is wanted: the smaller the order, the sooner it is placed; the colour is that of its leader."""
+    """A label that is wanted: the smaller the order, the sooner it is placed; the colour is that of its leader.
+
+    ``whose`` are the numbers of the series that it is about, where there are several.
+    """
 
     order: float
     text: str
     label: Label
     colour: str = ""
+    whose: tuple[int, ...] = ()
 
 
 @dataclass
@@ -79,11 +97,6 @@ class Sheet:
             return self.theme.series[one]
         return self.theme.series[("prefill", "decode").index(phase)]
 
-    def roof_colour(self, line: RoofLine) -> str:
-        """Of a roof: that of its series, ink where it is the roof of several or of all there is."""
-        is_own = len(self.result.series) > 1 and len(line.series) == 1
-        return self.theme.series[line.series[0]] if is_own else self.theme.ink
-
     def place(self, x: float, y: float) -> tuple[float, float]:
         """Points on the sheet of a pair of values."""
         across, up = self.axes.transData.transform((x, y))
@@ -101,15 +114,20 @@ class Sheet:
         places = [self.place(x, y) for x, y in zip(xs, ys, strict=True)]
         self.lines += [(*begin, *end) for begin, end in itertools.pairwise(places)]
 
-    def want(self, order: float, text: str, x: float, y: float, area: float, colour: str) -> None:
-        """Ask for a label beside a marker."""
+    def want(self, order: float, text: str, x: float, y: float, area: float, colour: str, *whose: int) -> None:
+        """Ask for a label beside a marker, with the tag of its series."""
         text = self.ruler.drawable(text, 60)
-        label = Label(*self.place(x, y), *self._size(text), math.sqrt(area) / 2, _REACHES)
-        self.wanted.append(Want(order, text, label, colour))
+        label = Label(*self.place(x, y), *self.size(text, whose), math.sqrt(area) / 2, _REACHES)
+        self.wanted.append(Want(order, text, label, colour, whose))
 
-    def want_along(self, text: str, line: Segment, *, above: bool) -> None:
-        """Ask for a label beside a line, above on its left side or below on its right side, as far to the right as there is room."""
-        wide, high = self._size(text)
+    def want_along(
+        self, text: str, line: Segment, whose: tuple[int, ...], colour: str, *, above: bool, far: bool
+    ) -> None:
+        """Ask for a label beside a line, above on its left side or below on its right side, as far to the right as there is room.
+
+        Where there is none and it may stand ``far``, at the end of a leader from the middle of the line.
+        """
+        wide, high = self.size(text, whose)
         x, y, x_end, y_end = line
         flat = abs(y_end - y) < 1
         places = []
@@ -119,10 +137,18 @@ class Sheet:
                 places.append((across - wide / 2, up + 2 if above else up - high - 2))
             else:
                 places.append((across - wide - 5, up + 1) if above else (across + 5, up - high - 1))
-        self.wanted.append(Want(-2, text, Label(x, y, wide, high, 0, (), tuple(places), around=False)))
+        reaches = _REACHES if far else ()
+        label = Label((x + x_end) / 2, (y + y_end) / 2, wide, high, 0, reaches, tuple(places), around=False)
+        self.wanted.append(Want(_ROOF_ORDER, text, label, colour, whose))
 
-    def _size(self, text: str) -> tuple[float, float]:
-        return self.ruler.extent(text, LABEL_SIZE)
+    def said(self, text: str, whose: Iterable[int]) -> str:
+        """A label with the tags of its series."""
+        named = list(whose)
+        return f"{tags(self.result, named)}{text}" if named else text
+
+    def size(self, text: str, whose: Iterable[int]) -> tuple[float, float]:
+        """Width and height of a label."""
+        return self.ruler.extent(self.said(text, whose), LABEL_SIZE)
 
 
 def roofline_figure(result: RooflineResult, *, size: tuple[int, int] = DEFAULT_SIZE, dark: bool = False) -> Figure:
@@ -134,6 +160,10 @@ def roofline_figure(result: RooflineResult, *, size: tuple[int, int] = DEFAULT_S
     dark : on dark paper
 
     The figure is turned into a file by :func:`~roofplan.report.canvas.rendered`.
+
+    Raises
+    ------
+    TooSmallError : for a size without room for the axes beside title, key and notes
     """
     theme = DARK if dark else LIGHT
     with steady():
@@ -141,14 +171,20 @@ def roofline_figure(result: RooflineResult, *, size: tuple[int, int] = DEFAULT_S
         ruler = Ruler()
         width, height = (pixels * POINTS_PER_INCH / PIXELS_PER_INCH for pixels in size)
         top = draw_title(figure, result, theme, ruler)
-        bottom = draw_key(figure, result, theme, ruler, top - _AXIS - _TOP - _LOWEST * height)
+        bottom = draw_key(figure, result, theme, ruler)
+        missing = _LEAST - (top - _TOP - bottom - _AXIS)
+        if missing > 0:
+            raise TooSmallError(size, height + missing)
         left, right = _LEFT / width, 1 - _RIGHT / width
         low, high = (bottom + _AXIS) / height, (top - _TOP) / height
         axes = figure.add_axes((left, low, right - left, high - low))
         sheet = Sheet(result, figure, axes, theme, ruler)
         _prepare(sheet)
         for line in roof_lines(result):
-            _draw_roof(sheet, line)
+            if line.kind != "further":
+                _draw_roof(sheet, line)
+        for dashes, line in further_lines(result):
+            _draw_roof(sheet, line, dashes)
         for number, one in enumerate(result.series):
             _draw_operators(sheet, number, one)
             _draw_steps(sheet, number, one)
@@ -204,23 +240,24 @@ def _fine_ticks(sheet: Sheet) -> None:
 # ------------------------------------------------------------------------------------------------ what is drawn
 
 
-_STYLES: dict[tuple[bool, bool], dict[str, Any]] = {  # by (further, calibrated)
-    (False, False): {"linewidth": 1.6, "linestyle": "solid"},
-    (False, True): {"linewidth": 1.1, "linestyle": (0, (5, 3))},
-    (True, False): {"linewidth": 1.0, "linestyle": (0, (1, 1.5))},
+_STYLES: dict[bool, dict[str, Any]] = {  # nominal, and calibrated
+    False: {"linewidth": 1.6, "linestyle": "solid"},
+    True: {"linewidth": 1.1, "linestyle": (0, (5, 3))},
 }
 
 
-def _draw_roof(sheet: Sheet, line: RoofLine) -> None:
+def _draw_roof(sheet: Sheet, line: RoofLine, dashes: Any = None) -> None:
     """A slope or a flat part with its label, and for a flat part a dotted line from the ridge down to its intensity."""
     across, up = sheet.axes.get_xlim(), sheet.axes.get_ylim()
-    ends, colour, further = line.ends(across, up), sheet.roof_colour(line), line.kind == "further"
+    ends, colour, further = line.ends(across, up), line_colour(sheet.result, line, sheet.theme), line.kind == "further"
     if ends is None:
         return
     kind = "calibrated" if line.calibrated else "nominal"
-    name = sheet.ruler.drawable(f"{line.kind} {kind} {', '.join(line.names)}")
-    sheet.line(*ends, label=name, color=colour, zorder=2, **_STYLES[further, line.calibrated])
-    sheet.want_along(sheet.ruler.drawable(line.label, 60), sheet.lines[-1], above=not (line.calibrated or further))
+    name, whose = sheet.ruler.drawable(f"{line.kind} {kind} {', '.join(line.names)}"), tuple(line.series)
+    style = {"linewidth": 1.0, "linestyle": dashes} if further else _STYLES[line.calibrated]
+    sheet.line(*ends, label=name, color=colour, zorder=2, **style)
+    text, above = sheet.ruler.drawable(line.label, 60), not (line.calibrated or further)
+    sheet.want_along(text, sheet.lines[-1], whose, colour, above=above, far=further)
     if line.kind != "flat":
         return
     sheet.line(
@@ -235,11 +272,11 @@ def _draw_roof(sheet: Sheet, line: RoofLine) -> None:
     # Its number stands at the foot, where no point is: to the right for nominal, to the left for calibrated ones; else at its corner.
     text = f"{line.ridge:,.0f}" if line.calibrated else f"ridge {line.ridge:,.0f}"
     (x, y), corner = sheet.place(line.ridge, up[0]), sheet.place(line.ridge, line.rate)
-    wide, high = sheet.ruler.extent(text, LABEL_SIZE)
+    wide, high = sheet.size(text, whose)
     sides = (x - wide - 3, x + 3) if line.calibrated else (x + 3, x - wide - 3)
     places = tuple((side, y + 3 + row * (high + 1)) for row in range(6) for side in sides)
     label = Label(*corner, wide, high, 1.0, () if line.calibrated else _REACHES, places, around=not line.calibrated)
-    sheet.wanted.append(Want(-1, text, label, colour))
+    sheet.wanted.append(Want(_RIDGE_ORDER, text, label, colour, whose))
 
 
 def _draw_operators(sheet: Sheet, number: int, one: Series) -> None:
@@ -264,7 +301,7 @@ def _draw_operators(sheet: Sheet, number: int, one: Series) -> None:
         )
         for point, area in zip(points, areas, strict=True):
             sheet.mark(point.intensity, point.flop_per_s, area)
-            sheet.want(2 - point.share, point.name, point.intensity, point.flop_per_s, area, colour)
+            sheet.want(2 - point.share, point.name, point.intensity, point.flop_per_s, area, colour, number)
 
 
 def _draw_steps(sheet: Sheet, number: int, one: Series) -> None:
@@ -275,29 +312,30 @@ def _draw_steps(sheet: Sheet, number: int, one: Series) -> None:
         across, up = [step.intensity for step in path], [step.flop_per_s for step in path]
         sheet.line(across, up, color=colour, linewidth=1.0, alpha=0.8, zorder=4, label="batches")
     told = {step.batch for step in one.steps}  # their stars have names
-    whose = f"{series_name(sheet.result, one)}: " if len(sheet.result.series) > 1 else ""
     for step in path:
         text = "" if step.batch in told else f"batch {step.batch:g}"
-        _draw_star(sheet, step.intensity, step.flop_per_s, BATCH_AREA, colour, text)
+        _draw_star(sheet, step, BATCH_AREA, colour, text, number)
     for step in one.steps:
         if step.flop:
-            _draw_star(
-                sheet,
-                step.intensity,
-                step.flop_per_s,
-                STAR_AREA,
-                sheet.colour(number, step.phase),
-                whose + step_name(step),
-            )
+            _draw_star(sheet, step, STAR_AREA, sheet.colour(number, step.phase), step_name(step), number)
 
 
-def _draw_star(sheet: Sheet, x: float, y: float, area: float, colour: str, text: str) -> None:
+def _draw_star(sheet: Sheet, step: StepPoint, area: float, colour: str, text: str, number: int) -> None:
+    x, y = step.intensity, step.flop_per_s
     sheet.axes.scatter(
-        [x], [y], s=area, c=colour, marker="*", linewidths=0.8, edgecolors=sheet.theme.ink, label=text, zorder=5
+        [x],
+        [y],
+        s=area,
+        c=colour,
+        marker="*",
+        linewidths=0.8,
+        edgecolors=sheet.theme.ink,
+        label=sheet.said(text, [number]) if text else "",
+        zorder=5,
     )
     sheet.mark(x, y, area)
     if text:
-        sheet.want(0 if area == STAR_AREA else 0.5, text, x, y, area, sheet.theme.ink)
+        sheet.want(_STEP_ORDER if area == STAR_AREA else _BATCH_ORDER, text, x, y, area, sheet.theme.ink, number)
 
 
 def _draw_measured(sheet: Sheet) -> None:
@@ -320,7 +358,7 @@ def _draw_measured(sheet: Sheet) -> None:
 def _draw_labels(sheet: Sheet) -> None:
     """Labels where there is room, the most important first, each in the colour of ink."""
     wanted = _distinct(
-        sheet, sorted(sheet.wanted, key=lambda want: (want.order, want.text, want.label.x, want.label.y))
+        sheet, sorted(sheet.wanted, key=lambda want: (want.order, want.text, want.whose, want.label.x, want.label.y))
     )
     left, bottom, right, top = (float(edge) for edge in sheet.axes.bbox.extents)
     frame = Box(left + _INSIDE, bottom + _INSIDE, right, top)
@@ -329,7 +367,7 @@ def _draw_labels(sheet: Sheet) -> None:
         if place is None:
             continue
         sheet.axes.annotate(
-            want.text,
+            sheet.said(want.text, want.whose),
             (place.left - left, place.bottom - bottom + want.label.height * _DESCENT),
             xycoords="axes points",
             fontsize=LABEL_SIZE,
@@ -347,23 +385,31 @@ def _distinct(sheet: Sheet, wanted: list[Want]) -> list[Want]:
     kept: list[Want] = []
     for want in wanted:
         near = [n for n, other in enumerate(kept) if math.dist(want.label[:2], other.label[:2]) < _SAME]
-        if any(want.text == other for n in near for other in kept[n].text.split(", ")):
+        same = next((n for n in near if kept[n].text == want.text), None)
+        if same is not None:
+            whose = (*kept[same].whose, *(number for number in want.whose if number not in kept[same].whose))
+            kept[same] = _resized(sheet, kept[same]._replace(whose=whose))
+            continue
+        if any(want.whose == kept[n].whose and want.text in kept[n].text.split(", ") for n in near):
             continue
         joined = next((n for n in near if _joins(want, kept[n])), None)
         if joined is None:
             kept.append(want)
             continue
-        other = kept[joined]
-        text = f"{other.text}, {want.text}"
-        wide, high = sheet.ruler.extent(text, LABEL_SIZE)
-        kept[joined] = other._replace(text=text, label=other.label._replace(width=wide, height=high))
+        kept[joined] = _resized(sheet, kept[joined]._replace(text=f"{kept[joined].text}, {want.text}"))
     return kept
+
+
+def _resized(sheet: Sheet, want: Want) -> Want:
+    wide, high = sheet.size(want.text, want.whose)
+    return want._replace(label=want.label._replace(width=wide, height=high))
 
 
 def _joins(want: Want, other: Want) -> bool:
     """Whether two operators of one colour share a label; lines and stars (orders up to one) keep their own."""
     together = len(want.text) + len(other.text) + 2
-    return min(want.order, other.order) >= 1 and want.colour == other.colour and together <= _LONGEST_JOINED
+    alike = want.colour == other.colour and want.whose == other.whose
+    return min(want.order, other.order) >= 1 and alike and together <= _LONGEST_JOINED
 
 
 def _draw_leader(sheet: Sheet, leader: Segment, colour: str) -> None:

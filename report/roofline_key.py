@@ -5,27 +5,48 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .roofline import bandwidth_label, heading, series_name, without_place
-from .roofline_lines import roof_summary
+from .roofline import heading, series_name, without_place
+from .roofline_lines import roof_lines, roof_summary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from matplotlib.figure import Figure
 
     from ..planner.roofline_answer import RooflineResult
     from .canvas import Ruler, Theme
+    from .roofline_lines import RoofLine
 
 _EDGE = 12.0  # points left and right
 _TITLES = (12.0, 11.0, 10.0)  # the largest that fits; the last one in two lines
 _SUBTITLE, _SMALL = 8.5, 8.0
 _ROW, _LINE, _MARGIN = 15.0, 10.8, 12.0  # heights of an entry, of a line of the caption, and of the room below
 _SAMPLE, _BETWEEN = 22.0, 14.0  # width of a sample, room between entries
-_CAPTION_LINES, _ENTRY_LINES = 3, 3
 _FEW = 0.01  # of the time: smaller parts are not named
 SHAPES: dict[str, str] = {"prefill": "^", "decode": "o", "measured": "X"}
 STAR_AREA, BATCH_AREA, MEASURED_AREA = 150.0, 45.0, 40.0  # square points
 _SMALLEST, _LARGEST = 14.0, 420.0  # of an operator
+
+
+_FURTHER: tuple[Any, ...] = ((0, (1, 1.5)), (0, (4, 1.5, 1, 1.5)), (0, (1, 4)), (0, (8, 2, 1, 2, 1, 2)), (0, (3, 3)))
+_TAGS = "ABCDEFGHIJ"  # of the series; there are no more than colours
+
+
+def tags(r: RooflineResult, numbers: Iterable[int]) -> str:
+    """What names the series of a label or an entry, in short: ``A, C: ``; nothing where there is one series."""
+    return f"{', '.join(_TAGS[number] for number in sorted(set(numbers)))}: " if len(r.series) > 1 else ""
+
+
+def line_colour(r: RooflineResult, line: RoofLine, theme: Theme) -> str:
+    """Of a roof: that of its series, ink where it is the roof of several or of all there is."""
+    return theme.series[line.series[0]] if len(r.series) > 1 and len(line.series) == 1 else theme.ink
+
+
+def further_lines(r: RooflineResult) -> Iterator[tuple[Any, RoofLine]]:
+    """The slopes of other ways of bytes, each with dashes of its own."""
+    further = [line for line in roof_lines(r) if line.kind == "further"]
+    for place, line in enumerate(further):
+        yield _FURTHER[place % len(_FURTHER)], line
 
 
 def area_of(share: float) -> float:
@@ -56,7 +77,7 @@ def draw_title(figure: Figure, r: RooflineResult, theme: Theme, ruler: Ruler) ->
         (title, size, "bold", theme.ink),
         (conditions, _SUBTITLE, "normal", theme.faint),
     ):
-        for line in ruler.wrapped(text, room, points, 2, weight):
+        for line in ruler.wrapped(text, room, points, weight=weight):
             y -= points * 1.25 + (points == _SUBTITLE) * 2
             figure.text(
                 _EDGE / width, y / height, line, fontsize=points, fontweight=weight, color=colour, va="baseline"
@@ -64,19 +85,12 @@ def draw_title(figure: Figure, r: RooflineResult, theme: Theme, ruler: Ruler) ->
     return y - 8
 
 
-def draw_key(figure: Figure, r: RooflineResult, theme: Theme, ruler: Ruler, most: float) -> float:
-    """Draw the key and the caption at the bottom, in at most so many points; returns the height that they take.
-
-    Where there is too little room, the caption is left out first, then the end of the key.
-    """
+def draw_key(figure: Figure, r: RooflineResult, theme: Theme, ruler: Ruler) -> float:
+    """Draw the key and the caption at the bottom; returns the height that they take, in points."""
     width, height = (float(edge) for edge in figure.bbox.extents[2:])
     room = width - 2 * _EDGE
     rows = _rows(list(_groups(r, theme)), room, ruler)
-    lines = [line for text in caption(r) for line in ruler.wrapped(text, room, _SMALL, _CAPTION_LINES)]
-    while lines and _MARGIN + len(lines) * _LINE + len(rows) * _ROW > most:
-        lines.pop()
-    while rows and _MARGIN + len(rows) * _ROW > most:
-        rows.pop()
+    lines = [line for text in caption(r) for line in ruler.wrapped(text, room, _SMALL)]
     y = _MARGIN - 4
     for line in reversed(lines):
         figure.text(_EDGE / width, y / height, line, fontsize=_SMALL, color=theme.faint, va="baseline")
@@ -100,7 +114,7 @@ def _rows(groups: list[tuple[Entry, ...]], room: float, ruler: Ruler) -> list[li
             rows.append([])
             x = 0.0
         for entry, text, width in zip(group, texts, widths, strict=True):
-            first, *more = ruler.wrapped(text, room - _SAMPLE, _SMALL, _ENTRY_LINES)
+            first, *more = ruler.wrapped(text, room - _SAMPLE, _SMALL)
             rows[-1].append((_EDGE + x, entry._replace(text=first)))
             rows += [[(_EDGE, Entry(line, entry.colour))] for line in more]
             x += room if more else width
@@ -135,7 +149,7 @@ def _groups(r: RooflineResult, theme: Theme) -> Iterator[tuple[Entry, ...]]:
     several = len(r.series) > 1
     if several:
         for number, one in enumerate(r.series):
-            text = f"{series_name(r, one)}: {roof_summary(r, one, calibrated=False)}"
+            text = f"{tags(r, [number])}{series_name(r, one)}, {roof_summary(r, one, calibrated=False)}"
             yield (Entry(text, theme.series[number], "solid", 3.0),)
     first = r.series[0]
     told = "" if several else f": {roof_summary(r, first, calibrated=False)}"
@@ -143,9 +157,8 @@ def _groups(r: RooflineResult, theme: Theme) -> Iterator[tuple[Entry, ...]]:
     if any(one.roof.memory.calibrated is not None for one in r.series):
         told = "" if several else f": {roof_summary(r, first, calibrated=True)}"
         yield (Entry(f"as kernels reach it{told}", theme.ink, (0, (5, 3)), 1.1),)
-    others = list(dict.fromkeys(bandwidth_label(ceiling) for one in r.series for ceiling in one.roof.further))
-    if others:
-        yield (Entry(f"other ways of bytes: {', '.join(others)}", theme.ink, (0, (1, 1.5)), 1.0),)
+    for dashes, line in further_lines(r):
+        yield (Entry(f"{tags(r, line.series)}{line.label}", line_colour(r, line, theme), dashes, 1.2),)
     for number, phase in enumerate(("prefill", "decode")):
         if phase in r.phases:
             colour = theme.faint if several else theme.series[number]
@@ -165,8 +178,8 @@ def _groups(r: RooflineResult, theme: Theme) -> Iterator[tuple[Entry, ...]]:
 def caption(r: RooflineResult) -> Iterator[str]:
     """How to read the points, and the share of the time that no point shows."""
     said = []
-    for one in r.series:
-        whose = f"{series_name(r, one)}, " if len(r.series) > 1 else ""
+    for number, one in enumerate(r.series):
+        whose = tags(r, [number])
         for phase in r.phases:
             share, parts = without_place(one, phase)
             if share >= _FEW:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .panels import Page
 
 DEFAULT_SIZE = (1200, 620)
+_PANELS = ("speed-up over decoding without drafts", "a round: cost in steps, and tokens")
 MOST_LINES = 6
 _MARKERS = ("o", "s", "^", "D", "v", "P")
 _STAR = 15.0
@@ -48,15 +49,13 @@ def speculation_figure(r: SpeculationResult, *, size: tuple[int, int] = DEFAULT_
     with steady():
         left_out = len(p.table.choices) - len(shown)
         subtitle = f"left out: {left_out} more of the concurrencies" if left_out else ""
-        page = new_page(heading_of(p), subtitle, list(_key(p, shown, theme)), 2, size, theme)
+        page = new_page(heading_of(p), subtitle, list(_key(p, shown, theme)), _PANELS, size, theme)
         _speedups(page.panels[0], p, shown, theme)
         _costs(page.panels[1], p, shown, theme)
         of = "nodes of the tree" if p.given.kind == "tree" else "drafts of a round (k)"
         for axes, above in zip(page.panels, (_STAR / 2, _DOT), strict=True):
             headroom(page, axes, above)
-        for axes, title in zip(
-            page.panels, ("speed-up over decoding without drafts", "a round: cost in steps, and tokens"), strict=True
-        ):
+        for axes, title in zip(page.panels, page.titles, strict=True):
             axes.set_xlabel(of, color=theme.ink)
             titled(axes, title, theme)
             _across(page, axes, p)

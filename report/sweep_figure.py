@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import DomainError
 from ..quantities import show_count, show_time
-from .canvas import DARK, LIGHT, Theme, decades, steady
+from .canvas import DARK, LIGHT, Theme, TooSmallError, decades, steady
 from .panels import Entry, new_page, plain_ticks, round_steps, thinned, titled
 from .sweep_lines import lines_of, marks_within
 from .sweeps import CHEAPEST, heading
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 DEFAULT_SIZE = (1200, 620)
 RATE, TIME = "output_tokens_per_s_per_device", "tpot_s"
 _PANELS = ((RATE, "output tokens/s per device, expected"), (TIME, "time per output token (TPOT), expected"))
-_LEAST = 90.0  # points of height of a panel
+_LEAST = 70.0  # points of height of a panel below its marks
 _MARKED = 40  # points of a line up to which each has a marker
 _LOGARITHMIC = 8  # largest over smallest value of an axis from which it is logarithmic
 _FEW_TICKS = 24
@@ -77,6 +77,7 @@ def sweep_figure(r: SweepResult, *, size: tuple[int, int] | None = None, dark: b
     Raises
     ------
     DomainError : when no time per token of any point is known
+    TooSmallError : for a size without room even for one panel without marks
     """
     across, lines, left_out = lines_of(r)
     if not lines:
@@ -85,19 +86,39 @@ def sweep_figure(r: SweepResult, *, size: tuple[int, int] | None = None, dark: b
         )
     theme = DARK if dark else LIGHT
     with steady():
-        # On a small page first the second panel goes, then the marks.
+        # On a small page first the second panel goes, then the marks, and the subtitle says so.
         for panels, with_marks in ((_PANELS, True), (_PANELS[:1], True), (_PANELS[:1], False)):
             drawn = lines if with_marks else [replace(line, marks=None) for line in lines]
             lanes = _LANE * len(_lanes(drawn))
-            subtitle = f"{left_out} more lines are left out" if left_out else ""
+            said = [f"{left_out} more lines are left out"] if left_out else []
+            left = ["the time per token"] * (len(panels) < len(_PANELS)) + ["the marks"] * (drawn != lines)
+            said += [f"{' and '.join(left)}: in a higher picture"] if left else []
             key = list(_key(r, drawn, theme, is_timed=len(panels) > 1))
-            page = new_page(heading(r), subtitle, key, len(panels), size or DEFAULT_SIZE, theme)
-            if float(page.panels[0].bbox.height) - lanes > _LEAST:
+            titles = [title for _, title in panels]
+            lowest = _LEAST + lanes + (_NAME_LINES if _is_named(r, across) else 0)
+            try:
+                page = new_page(
+                    heading(r),
+                    " · ".join(said),
+                    key,
+                    titles,
+                    size or DEFAULT_SIZE,
+                    theme,
+                    lowest=lowest,
+                )
                 break
-        for number, (figure, title) in enumerate(panels):
+            except TooSmallError:
+                if not with_marks:
+                    raise
+        for number, (figure, _) in enumerate(panels):
             _panel(page, number, r, across, drawn, figure, theme)
-            titled(page.panels[number], title, theme, lanes)
+            titled(page.panels[number], page.titles[number], theme, lanes)
     return page.figure
+
+
+def _is_named(r: SweepResult, across: str) -> bool:
+    """Whether names stand on the lower axis, and no numbers."""
+    return isinstance(next(axis for axis in r.axes if axis.name == across).values[0], str)
 
 
 def _lanes(lines: list[Line]) -> list[str]:
@@ -108,7 +129,7 @@ def _lanes(lines: list[Line]) -> list[str]:
 
 def _panel(page: Page, number: int, r: SweepResult, across: str, lines: list[Line], figure: str, theme: Theme) -> None:
     axes = page.panels[number]
-    named = isinstance(next(axis for axis in r.axes if axis.name == across).values[0], str)
+    named = _is_named(r, across)
     _shrink(axes, _LANE * len(_lanes(lines)), _NAME_LINES if named else 0)
     for place, line in enumerate(lines):
         (_draw_names if named else _draw_line)(axes, line, figure, place, len(lines), theme)
@@ -285,7 +306,7 @@ def _key(r: SweepResult, lines: list[Line], theme: Theme, *, is_timed: bool) -> 
         return Line2D([], [], **style)
 
     across, _, _ = lines_of(r)
-    named = isinstance(next(axis for axis in r.axes if axis.name == across).values[0], str)
+    named = _is_named(r, across)
     if lines[0].name:
         for place, line in enumerate(lines):
             style: dict[str, Any] = {"linestyle": "None" if named else _DASHES[place], "marker": _POINTS[place]}

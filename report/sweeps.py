@@ -172,7 +172,7 @@ def mark_names(curve: CurveMarks) -> Iterable[tuple[str, str, str]]:
 
 
 CHEAPEST = {
-    "decode": "batch of any",
+    "decode": "any batch",
     "serving": "of the points",
 }  # by the traffic: what its cheapest batches are chosen from
 _LIMITS = {
@@ -192,7 +192,7 @@ def _several(r: SweepResult, curves: tuple[CurveMarks, ...]) -> Section:
     header = [*axes, "knee", "compute-bound", "KV = weights", "in memory"]
     header += ["within TPOT"] if r.limit_s is not None else []
     priced = any(curve.cheapest and curve.cheapest.usd_per_million_output_tokens is not None for curve in curves)
-    header += [f"cheapest {CHEAPEST[r.mode]}", "USD/M"] if priced else []
+    header += [f"cheapest, {CHEAPEST[r.mode]}", "USD/M"] if priced else []
     rows: list[Row] = []
     for curve in curves[:MOST_CURVES]:
         bound, crossover = curve.compute_bound_batch, curve.crossover_batch

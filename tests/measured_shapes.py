@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from roofplan.models.spec import (
     Attention,
     Convolution,
     CrossAttention,
+    Indexer,
     LatentAttention,
     LayerGroup,
     Mlp,
@@ -101,11 +104,32 @@ SHAPES = (
             attention=(
                 heads(),
                 CrossAttention(
-                    kind="cross", num_heads=4, num_kv_heads=2, head_dim=16, memory_tokens=7, source_size=48, qk_norm=True
+                    kind="cross",
+                    num_heads=4,
+                    num_kv_heads=2,
+                    head_dim=16,
+                    memory_tokens=7,
+                    source_size=48,
+                    qk_norm=True,
                 ),
             ),
             mlp=(GATED,),
             norms=3,
+        ),
+    ),
+    tiny(
+        "indexed",
+        LayerGroup(count=2, attention=(heads(indexer=Indexer(num_heads=16, head_dim=8, top_k=4)),), mlp=(GATED,)),
+    ),
+    tiny(
+        "indexed-latent",
+        LayerGroup(
+            count=1, attention=(replace(MLA, indexer=Indexer(num_heads=16, head_dim=8, top_k=4)),), mlp=(GATED,)
+        ),
+        LayerGroup(
+            count=1,
+            attention=(replace(MLA, indexer=Indexer(num_heads=16, head_dim=8, top_k=4, shared=True)),),
+            mlp=(GATED,),
         ),
     ),
     tiny(

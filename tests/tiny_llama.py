@@ -48,5 +48,7 @@ def make(folder: Path, **changed: Any) -> Path:
     words = {f"w{number}": number for number in range(VOCABULARY)}
     tokenizer = Tokenizer(WordLevel(words, unk_token="w1"))
     tokenizer.pre_tokenizer = Whitespace()
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="w1", pad_token="w0").save_pretrained(folder)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="w1", pad_token="w0")
+    fast.chat_template = "{% for message in messages %}w2 {{ message['content'] }} w3 {% endfor %}"
+    fast.save_pretrained(folder)
     return folder

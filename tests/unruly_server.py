@@ -9,8 +9,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from roofplan.measure.server import run_server
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
+
+    from roofplan.measure.records import Run
 
 MODEL = "tiny"
 LISTED = {"object": "list", "data": [{"id": MODEL, "object": "model"}]}
@@ -156,3 +160,20 @@ def unruly(behave: Callable[[Request], Answer], models: Callable[[Request], Answ
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(5)
+
+
+# ------------------------------------------------------------------------------------------------ short measurements of it
+
+SMALL: dict[str, Any] = {"prompt": 24, "output": 4, "requests": 6, "warm_up": 0, "concurrency": 2, "timeout_s": 10}
+
+
+def measured(behave: Callable[[Request], Answer], **options: Any) -> Run:
+    with unruly(behave) as server:
+        return run_server(server.address, **SMALL | options)
+
+
+def after_probing(behave: Callable[[Request], Answer]) -> Callable[[Request], Answer]:
+    """Well at first, while the server is asked what it understands; badly afterwards."""
+    return lambda request: (
+        behave(request) if request.tokens == SMALL["output"] and request.number > 3 else good(request)
+    )

@@ -134,9 +134,12 @@ def _add(what: str, summary: str, example: str) -> None:
             model=model,
             hardware=hardware,
             quick=quick,
+            wants_device=save is not None,
             tell=measured_clients.tell,
             keep=lambda run: _keep(run, json),
         )
+        if measured_clients.is_another_rank():
+            return ExitCode.YES
         result = write_files(result, save, json, overwrite=force, samples=samples)
         if out is not None:
             write_answer(result, out, size=pixels, dark=dark, overwrite=force)

@@ -1,5 +1,6 @@
 """What ``roofplan measure`` has beside the machine itself: a Hugging Face folder, and a server that is measured as a client."""
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,10 +29,17 @@ def _text(name: str, metavar: str, text: str, panel: str) -> typer.models.Option
     return option
 
 
+def is_another_rank() -> bool:
+    """Whether ``torchrun`` started this process as a rank that leaves telling and writing to the first one."""
+    return os.environ.get("RANK", "0") != "0" and "WORLD_SIZE" in os.environ
+
+
 def tell(text: str) -> None:
     """Say on standard error what is measured now."""
     from ..errors import show
 
+    if is_another_rank():
+        return
     sys.stderr.write(f"measuring {show(text, 200)}\n")
     sys.stderr.flush()
 
@@ -41,8 +49,10 @@ def keep(run: "Run", wanted: Path | None) -> None:
     from ..errors import show
     from ..measure.records import save_partial
 
+    if is_another_rank():
+        return
     path = save_partial(run, wanted)
-    sys.stderr.write(f"kept {len(run.records)} measurements in {show(path, 200)}\n")
+    sys.stderr.write(f"not finished: {len(run.records)} measurements are kept in {show(path, 200)}\n")
 
 
 def hf(

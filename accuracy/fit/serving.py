@@ -58,6 +58,7 @@ PER_ENGINE = {
     "prompt_floor": Prior(0.5e-3, 0.15e-3),
     "expert_prompt_floor": Prior(1.0e-3, 0.5e-3),
     "request_overhead": Prior(20e-3, 8e-3),
+    "expert_request_overhead": Prior(0.0, 40e-3),
 }
 SHARED = {
     "fused_quantisation": Prior(0.2, 0.08),
@@ -107,7 +108,7 @@ def published() -> Constants:
         generation, _, own = name.rpartition(".")
         if name not in found:
             profile = load(generation or "vllm@0.9")
-            part = profile.scheduling if own == "request_overhead" else profile.timing
+            part = profile.scheduling if own.endswith("request_overhead") else profile.timing
             found[name] = getattr(part, own)
     return found
 
@@ -116,7 +117,7 @@ def with_constants(case: Case, constants: Constants) -> Case:
     """The same row under other constants."""
     d = case.deployment
     own: dict[str, Any] = {name: constants[_key(d.engine.name, name)] for name in PER_ENGINE}
-    overhead = own.pop("request_overhead")
+    overhead, of_experts = own.pop("request_overhead"), own.pop("expert_request_overhead")
     shared: dict[str, Any] = {name: constants[name] for name in SHARED if name not in _FLOORS}
     parts = {name: name.rpartition(".") for name in OWN}
     shared |= {own_name: constants[name] for name, (engine, _, own_name) in parts.items() if engine == d.engine.name}
@@ -127,7 +128,7 @@ def with_constants(case: Case, constants: Constants) -> Case:
     return replace(
         case,
         deployment=replace(d, engine=engine, kernels=kernels),
-        scheduling=replace(case.scheduling, request_overhead=overhead),
+        scheduling=replace(case.scheduling, request_overhead=overhead + of_experts * d.has_experts),
     )
 
 

@@ -1,1 +1,1 @@
-"""One experiment per file: ``run(machine, model, limits)`` measures the reference transformer, and gives records with what was predicted."""
+"""One experiment per file: ``run(machine, model, limits)`` measures the reference transformer, and gives records beside predictions."""

@@ -57,9 +57,11 @@ def run(
     layer = replace(group, count=1, attention=(heads,))
     own = own.of(replace(own.spec, name=f"{own.spec.name}, attention of a layer", layers=(layer,)))
     for batch, context in caches or (QUICK_CACHES if own.quick else CACHES):
-        _decode(own, heads, batch, context)
+        with own.within_memory(f"attention of {batch} x {context} tokens"):
+            _decode(own, heads, batch, context)
     for tokens in prompts or (QUICK_PROMPTS if own.quick else PROMPTS):
-        _prompt(own, heads, tokens)
+        with own.within_memory(f"attention of a prompt of {tokens} tokens"):
+            _prompt(own, heads, tokens)
     return own.records[begun:]
 
 
@@ -99,7 +101,7 @@ def _decode(own: Bench, heads: Attention, batch: int, context: int) -> None:
     own.add(
         "attention.decode",
         "s",
-        own.time(rotate([_call(own, queries, k, v, None, fused=True) for k, v in pairs])),
+        own.time(rotate([_call(queries, k, v, None, fused=True) for k, v in pairs])),
         {
             "batch": batch,
             "context": context,
@@ -124,7 +126,7 @@ def _prompt(own: Bench, heads: Attention, tokens: int) -> None:
     moved = 2 * queries.numel() * size + (keys.numel() + values.numel()) * size
     flop = heads.num_heads * (heads.head_dim + heads.value_dim) * tokens * (tokens + 1)
     for name, fused, extra in (("prefill", True, 0), ("plain", False, beside)):
-        call = _call(own, queries, keys, values, "causal", fused=fused)
+        call = _call(queries, keys, values, "causal", fused=fused)
         own.add(
             f"attention.{name}",
             "s",
@@ -137,11 +139,11 @@ def _prompt(own: Bench, heads: Attention, tokens: int) -> None:
             "B",
             peak_bytes(call, own.machine),
             {"tokens": tokens},
-            predicted=queries.numel() * size + (0 if fused else scores),
+            predicted=2 * queries.numel() * size + (0 if fused else scores),  # the output, and its heads side by side
         )
 
 
-def _call(own: Bench, queries: Any, keys: Any, values: Any, mask: Any, *, fused: bool) -> Callable[[], Any]:
+def _call(queries: Any, keys: Any, values: Any, mask: Any, *, fused: bool) -> Callable[[], Any]:
     import torch
 
     from ..reference.attention import attend

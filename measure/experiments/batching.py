@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SLOTS, PROMPT = 4, 16
 OUTPUTS = (3, 48, 7, 20, 60, 5, 12, 30, 4, 25, 9, 40)
-QUICK_OUTPUTS = (2, 12, 3, 5, 10, 2, 4, 8)
+QUICK_OUTPUTS = (2, 8, 3, 5, 6, 2)
 
 
 @dataclass(frozen=True, slots=True)

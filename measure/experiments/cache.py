@@ -11,12 +11,14 @@ from ... import engines
 from ...planner.costs import Load
 from ...planner.kv_cache import cache_layout
 from ...planner.without_cache import generation_s, token_passes
-from .bench import bench
+from .bench import Bench, bench
 
 if TYPE_CHECKING:
     from ...models.spec import ModelSpec
     from ..machine import Machine
     from ..records import Record
+    from ..reference.caches import Cache
+    from ..reference.model import Reference
     from ..timing import Limits
 
 POSITIONS = (32, 128, 256, 512, 1024)
@@ -36,8 +38,9 @@ def run(
 ) -> list[Record]:
     """Time a token with and without a cache.
 
-    Records ``cache.token_with`` and ``cache.token_without`` (s) of the token that is the n-th of its sequence, ``cache.bytes`` (B) of a cache
-    for n tokens, and ``cache.generation_with`` and ``cache.generation_without`` (s) of a whole generation.
+    Records ``cache.token_with`` and ``cache.token_without`` (s) of the n-th token of a sequence, ``cache.bytes`` (B) of a cache for n
+    tokens, ``cache.peak_with`` and ``cache.peak_without`` (B) of what a pass holds beside it and the weights, and ``cache.generation_with``
+    and ``cache.generation_without`` (s) of a whole generation.
 
     Parameters
     ----------
@@ -66,9 +69,8 @@ def run(
             {"position": position} | own.amounts(Load(0, 0, chunk=position)),
             predict=lambda steps, n=position: steps.step_s(0, 0, chunk=n),  # type: ignore[misc]
         )
-        own.add(
-            "cache.bytes", "B", cache.bytes, {"position": position}, predicted=layout.bytes_per_sequence(position)
-        )
+        own.add("cache.bytes", "B", cache.bytes, {"position": position}, predicted=layout.bytes_per_sequence(position))
+        _add_peaks(own, built, cache, whole)
     prompt, output = generation or (QUICK_GENERATION if own.quick else GENERATION)
     tokens = built.tokens(1, prompt)
     for cached, name in ((True, "with"), (False, "without")):
@@ -81,6 +83,20 @@ def run(
             predict=lambda steps, c=cached: _chosen(generation_s(steps, prompt, output), cached=c),  # type: ignore[misc]
         )
     return own.records[begun:]
+
+
+def _add_peaks(own: Bench, built: Reference, cache: Cache, whole: Any) -> None:
+    """What a pass holds beside weights and cache: of the last token alone, and of all tokens."""
+    from ..reference.counting import peak_bytes
+
+    position = whole.shape[1]
+
+    def last() -> None:
+        cache.length = position - 1
+        built(whole[:, -1:], cache)
+
+    for name, call in (("with", last), ("without", lambda: built(whole))):
+        own.add(f"cache.peak_{name}", "B", peak_bytes(call, own.machine), {"position": position})
 
 
 def _chosen(saving: Any, *, cached: bool) -> float:

@@ -36,16 +36,17 @@ def run(
     begun = len(own.records)
     built = own.model()
     for batch, context in grid or (QUICK_GRID if own.quick else GRID):
-        step, cache = own.decode(built, batch, context)
-        read = built.matrix_bytes + cache.bytes
-        own.add(
-            "decode.step",
-            "s",
-            own.time(step, read),
-            {"batch": batch, "context": context, "bytes": read} | _flop(own.amounts(Load(batch, context))),
-            predict=lambda steps, b=batch, c=context: steps.step_s(b, c),  # type: ignore[misc]
-        )
-        del step, cache
+        with own.within_memory(f"decode of {batch} x {context} tokens"):
+            step, cache = own.decode(built, batch, context)
+            read = built.matrix_bytes + cache.bytes
+            own.add(
+                "decode.step",
+                "s",
+                own.time(step, read),
+                {"batch": batch, "context": context, "bytes": read} | _flop(own.amounts(Load(batch, context))),
+                predict=lambda steps, b=batch, c=context: steps.step_s(b, c),  # type: ignore[misc]
+            )
+            del step, cache
     return own.records[begun:]
 
 

@@ -2,7 +2,7 @@
 
 Heavy hitters are the tokens with the most weight, added up over the queries of a text (Zhang et al. 2023, H2O, arXiv 2306.14048). Random
 weights give nearly even attention, which is the worst case of eviction; trained models have far heavier hitters. The synthetic head shows
-attention that is uneven. The measured change of the output is held against the bound 2 e max||v||.
+attention that is uneven. Queries see all tokens. The measured change of the output is held against the bound 2 e max||v||.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def run(
 ) -> list[Record]:
     """Look at the weights of attention: records ``heavy_hitters.share`` and ``heavy_hitters.output_error`` (1).
 
-    The share is the weight of the heaviest tokens among all; beside it stands what even attention would give them. The output's error is the
-    largest over the queries, beside its bound.
+    The share is the weight of the heaviest tokens among all; ``even`` among its parameters is what even attention would give them. The
+    error is the largest change of an output over the queries, ``bound`` what formula F14.4 allows for that query.
 
     Parameters
     ----------
@@ -80,5 +80,5 @@ def _evict(own: Bench, source: str, arrays: tuple[Any, Any, Any], share: float) 
     worst = int(change.argmax())
     bound = evicted_output_error_bound(min(float(1 - held[worst]), 1 - 1e-12), norm)
     parts = {"source": source, "kept_share": share, "kept_tokens": kept, "tokens": len(keys)}
-    own.add("heavy_hitters.share", "1", float(held.mean()), parts, predicted=kept / len(keys))
-    own.add("heavy_hitters.output_error", "1", float(change[worst]), parts, predicted=bound)
+    own.add("heavy_hitters.share", "1", float(held.mean()), parts | {"even": kept / len(keys)})
+    own.add("heavy_hitters.output_error", "1", float(change[worst]), parts | {"bound": bound})

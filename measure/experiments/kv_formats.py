@@ -2,7 +2,8 @@
 
 Errors are those of attention over what is read back (formula F14.5), on a synthetic head whose keys have outlier channels and on a head of
 the reference transformer; beside them stands the planner's quantiser with exact scales. Keys are grouped as said, values always by token.
-Time is that of unpacking in torch and attending: no kernel reads packed entries here.
+Time is that of unpacking in torch and attending: no kernel reads packed entries here. The predicted time has the bytes that unpacking moves
+in it, which are counted.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ...planner.costs import Load
 from ...planner.kv_schemes import outlier_heads
 from ...planner.quantisation_error import attention_error, quantised_attention_error
 from .attention import full_heads, tensors
-from .bench import Bench, bench, operator_s
+from .bench import Bench, bench, copied_s, operator_s
 
 if TYPE_CHECKING:
     from ...models.spec import Attention, ModelSpec
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from ..records import Record
     from ..timing import Limits
 
-BITS = (8, 4, 2)
+BITS, QUICK_BITS = (8, 4, 2), (4,)
 GROUP = 32
 TOKENS, QUERIES = 512, 32
 QUICK_TOKENS = 256
@@ -36,7 +37,7 @@ def run(
     model: ModelSpec | None,
     limits: Limits,
     *,
-    bits: tuple[int, ...] = BITS,
+    bits: tuple[int, ...] | None = None,
     tokens: int | None = None,
     **options: Any,
 ) -> list[Record]:
@@ -59,6 +60,7 @@ def run(
         "synthetic": outlier_heads(found[1].head_dim, length, QUERIES).arrays[0],
         "model": heads_of_model(own, length),
     }
+    bits = bits or (QUICK_BITS if own.quick else BITS)
     for width in bits:
         for per in _PER:
             for source, arrays in sources.items():
@@ -97,9 +99,7 @@ def _errors(own: Bench, source: str, arrays: tuple[Any, Any, Any], bits: int, pe
     read_keys = pack(torch.tensor(keys), bits, per, GROUP).read(torch.float64).numpy()
     read_values = pack(torch.tensor(values), bits, "token", GROUP).read(torch.float64).numpy()
     measured = attention_error(queries, keys, values, read_keys, read_values)
-    planned = quantised_attention_error(
-        queries, keys, values, bits, keys_per=per, values_per="token", group=GROUP
-    )
+    planned = quantised_attention_error(queries, keys, values, bits, keys_per=per, values_per="token", group=GROUP)
     parts = {"source": source, "bits": bits, "keys_per": per, "group": GROUP, "tokens": len(keys)}
     for name in ("divergence", "relative_key_error", "score_rms", "output_cosine"):
         figure = max(0.0, getattr(measured, name))  # cosines of what is nothing but noise may be below zero
@@ -111,6 +111,7 @@ def _times(own: Bench, heads: Attention, length: int, bits: tuple[int, ...]) -> 
     import torch
 
     from ..reference.attention import attend
+    from ..reference.counting import count_launches
     from ..reference.packing import format_of, pack
 
     queries, keys, values = tensors(own, heads, BATCH, 1, length)
@@ -118,13 +119,14 @@ def _times(own: Bench, heads: Attention, length: int, bits: tuple[int, ...]) -> 
     load = Load(BATCH, length)
 
     def add(call: Any, parts: dict[str, Any], held: int, counted: int) -> None:
+        unpacked = count_launches(call).small_bytes
         own.add("kv_formats.bytes", "B", held, parts, predicted=counted)
         own.add(
             "kv_formats.attention",
             "s",
             own.time(call, held),
-            parts | {"bytes": held},
-            predict=lambda steps: operator_s(steps, "attention decode", load) * held / plain,
+            parts | {"bytes": held, "unpacked_bytes": unpacked},
+            predict=lambda steps: operator_s(steps, "attention decode", load) + copied_s(steps, unpacked),
         )
 
     def over_plain() -> Any:

@@ -31,17 +31,18 @@ def run(
     begun = len(own.records)
     built = own.model()
     for length in lengths or (QUICK_LENGTHS if own.quick else LENGTHS):
-        tokens, cache = built.tokens(1, length), built.cache(1, length)
+        with own.within_memory(f"a prompt of {length} tokens"):
+            tokens, cache = built.tokens(1, length), built.cache(1, length)
 
-        def prompt(tokens: Any = tokens, cache: Any = cache) -> Any:
-            cache.length = 0
-            return built(tokens, cache)
+            def prompt(tokens: Any = tokens, cache: Any = cache) -> Any:
+                cache.length = 0
+                return built(tokens, cache)
 
-        own.add(
-            "prefill.prompt",
-            "s",
-            own.time(prompt),
-            {"prompt": length} | own.amounts(Load(0, 0, chunk=length)),
-            predict=lambda steps, n=length: steps.step_s(0, 0, chunk=n),  # type: ignore[misc]
-        )
+            own.add(
+                "prefill.prompt",
+                "s",
+                own.time(prompt),
+                {"prompt": length} | own.amounts(Load(0, 0, chunk=length)),
+                predict=lambda steps, n=length: steps.step_s(0, 0, chunk=n),  # type: ignore[misc]
+            )
     return own.records[begun:]

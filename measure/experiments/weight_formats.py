@@ -3,6 +3,9 @@
 The output's distance is the mean of KL(p || p') over the tokens of a random text, in nats, p from the same weights in 32 bits. Random
 weights are harder on a format than trained ones are in one way (no structure) and easier in another (no outliers): the order of formats is
 to be read, not the figures. Formulas F4.2 for bytes, F6.2 for the step.
+
+The predicted step is that of the model's own type with the bytes that unpacking moves beside, which are counted; ``fused_s`` among the
+parameters is what a kernel would take that unpacks as it multiplies.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ... import engines
 from ...errors import DomainError
 from ...planner.costs import Load
-from .bench import Bench, bench
+from .bench import Bench, bench, copied_s
 
 if TYPE_CHECKING:
     from ...models.spec import ModelSpec
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 
 CONTEXT, BATCH = 256, 1
 TEXT, QUICK_TEXT = 64, 16
-QUICK_FORMATS: tuple[WeightFormat, ...] = ("int8-channel", "llm-int8", "int4-g128", "nf4")
+QUICK_FORMATS: tuple[WeightFormat, ...] = ("int8-channel", "int4-g128", "nf4")
 
 
 def run(
@@ -49,13 +52,14 @@ def run(
     own = bench(machine, model, limits, **options)
     begun = len(own.records)
     length = text or (QUICK_TEXT if own.quick else TEXT)
-    exact = None
+    exact, small = None, 0
     for dtype in dict.fromkeys(("fp32", "bf16", own.dtype)):
         plain = own.of(own.spec, dtype)
         built = plain.model()
         logits = _logits(built, length)
         exact = logits if exact is None else exact
         _add(plain, built, dtype, "", _divergence(exact, logits), sum(m.matrix_bytes for m in built.stored))
+        small = small if dtype != own.dtype else _small_bytes(built)
         del built
     for name in formats or (QUICK_FORMATS if own.quick else WEIGHT_FORMATS):
         built = own.model()
@@ -64,7 +68,8 @@ def run(
         except DomainError as error:
             own.say(f"weight_formats: {name} left out: {error}")
             continue
-        _add(own, built, name, name, _divergence(exact, _logits(built, length)), _counted(built, name))
+        divergence, counted = _divergence(exact, _logits(built, length)), _counted(built, name)
+        _add(own, built, name, name, divergence, counted, unpacked=_small_bytes(built) - small)
         del built
     return own.records[begun:]
 
@@ -80,18 +85,31 @@ def _counted(built: Reference, name: WeightFormat) -> int:
     )
 
 
-def _add(own: Bench, built: Reference, shown: str, weights: str, divergence: float, counted: int) -> None:
+def _small_bytes(built: Reference) -> int:
+    """Bytes that the small operations of a step read and write; those of unpacking among them."""
+    from ..reference.counting import count_launches
+
+    cache = built.cache(BATCH, 2)
+    token = built.tokens(BATCH, 1)
+    return count_launches(lambda: built(token, cache)).small_bytes
+
+
+def _add(
+    own: Bench, built: Reference, shown: str, weights: str, divergence: float, counted: int, unpacked: int = 0
+) -> None:
+    """The records of one format; ``unpacked`` bytes are moved for multiplying matrices out in a step."""
     parts = {"format": shown, "batch": BATCH, "context": CONTEXT}
     own.add("weight_formats.bytes", "B", sum(m.matrix_bytes for m in built.stored), parts, predicted=counted)
     step, cache = own.decode(built, BATCH, CONTEXT)
     read = built.matrix_bytes + cache.bytes
+    fused = own.step_models(weights)[1] if weights else None
+    least = {"fused_s": float(fused.step_s(BATCH, CONTEXT))} if fused is not None else {}
     own.add(
         "weight_formats.step",
         "s",
         own.time(step, read),
-        parts | own.amounts(Load(BATCH, CONTEXT), weights) | {"bytes": read},
-        predict=lambda steps: steps.step_s(BATCH, CONTEXT),
-        weights=weights,
+        parts | own.amounts(Load(BATCH, CONTEXT), weights) | {"bytes": read, "unpacked_bytes": unpacked} | least,
+        predict=lambda steps: steps.step_s(BATCH, CONTEXT) + copied_s(steps, unpacked),
     )
     own.add("weight_formats.divergence", "1", divergence, parts)
 

@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from .caches import FixedCache, FullCache
 from .masks import seen_by
+from .sparse import ALL, Choice, IndexedCache, parts_of, scorer, taken
 from .tensors import Norm, vector
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ class HeadAttention:
         self.qkv_bias = vector(make, bias) if bias else None
         self.out = make.linear(heads * spec.value_dim, hidden, bias=spec.out_bias)
         self.sinks = vector(make, heads) if spec.sinks else None
+        self.index = scorer(spec.indexer, hidden, make)
         self.q_norm: Norm | None = None
         self.k_norm: Norm | None = None
         if spec.qk_norm:
@@ -134,35 +136,48 @@ class HeadAttention:
     @property
     def linears(self) -> tuple[Any, ...]:
         """The matrices."""
-        return self.qkv, self.out
+        return self.qkv, self.out, *(self.index.linears if self.index else ())
 
     @property
     def vectors(self) -> tuple[Any, ...]:
         """The small tensors."""
         norms = [norm.gain for norm in (self.q_norm, self.k_norm) if norm is not None]
-        return (*(v for v in (self.qkv_bias, self.sinks) if v is not None), *norms)
+        index = self.index.vectors if self.index else ()
+        return (*(v for v in (self.qkv_bias, self.sinks) if v is not None), *norms, *index)
 
     def __call__(
-        self, x: Any, at: Place, turn: Rotations, cache: LayerCache | None, shared: Seen | None, *, fused: bool
-    ) -> tuple[Any, Seen]:
-        """One pass: the output, and the keys and values that were looked at (for layers that share them)."""
+        self,
+        x: Any,
+        at: Place,
+        turn: Rotations,
+        cache: LayerCache | IndexedCache | None,
+        shared: Seen | None,
+        choice: Choice = ALL,
+        *,
+        fused: bool,
+    ) -> tuple[Any, Seen, Choice]:
+        """One pass: the output, the keys and values that were looked at, and the choice of an indexer (for layers that share them)."""
         spec = self.spec
+        own, index = parts_of(cache)
+        if self.index is not None:
+            choice = self.index(x, None, at, turn, index)
         queries, keys, values, gate = self._project(x)
         if self.rotary:
             queries, keys = turn.rotate(queries), None if keys is None else turn.rotate(keys)
         if spec.cache == "shared" and shared is not None:
             seen = shared
-        elif cache is None:
+        elif own is None:
             seen = keys, values, at.positions
         else:
-            seen = cache.extend(keys, values, at)
-        mask = mask_of(spec, at, cache is not None, seen[2], cache is not None and not isinstance(cache, FullCache))
+            seen = own.extend(keys, values, at)
+        mask = mask_of(spec, at, own is not None, seen[2], own is not None and not isinstance(own, FullCache))
         if self.keep:
             self.kept = queries, seen[0], seen[1]
-        out = attend(queries, seen[0], seen[1], mask, sinks=self.sinks, fused=fused)
+        mask = mask if choice.pairs is None else choice.pairs
+        out = attend(queries, taken(seen[0], choice), taken(seen[1], choice), mask, sinks=self.sinks, fused=fused)
         if gate is not None:
             out = out * torch.sigmoid(gate[..., : out.shape[-1]])
-        return self.out(out), seen
+        return self.out(out), seen, choice
 
     def _project(self, x: Any) -> tuple[Any, Any, Any, Any]:
         """Queries, keys and values by heads, and the gate."""

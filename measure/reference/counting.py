@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ..machine import Machine
 
-PRODUCTS = frozenset({"linear", "matmul", "mm", "addmm", "bmm", "baddbmm", "convolution"})
+PRODUCTS = frozenset({"_linear_pointwise", "linear", "matmul", "mm", "addmm", "bmm", "baddbmm", "convolution"})
 _ATTENTION = "scaled_dot_product"
 
 
@@ -48,7 +48,7 @@ class _Count(TorchDispatchMode):  # type: ignore[misc]
         super().__init__()
         self.products = self.small = self.views = self.small_bytes = 0
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ARG002
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
         if name in PRODUCTS or _ATTENTION in name:
@@ -84,7 +84,7 @@ def peak_bytes(call: Callable[[], Any], machine: Machine) -> int:
         return int(torch.cuda.max_memory_allocated() - before)
     with _Live() as live:
         call()
-    return live.most
+    return int(live.most)
 
 
 class _Live(TorchDispatchMode):  # type: ignore[misc]
@@ -94,9 +94,10 @@ class _Live(TorchDispatchMode):  # type: ignore[misc]
         super().__init__()
         self.now = self.most = 0
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ARG002
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        known = {each.untyped_storage().data_ptr() for each in _tensors(args)}
+        # Packed matrices have no storage that could be looked at, and are no results.
+        known = {each.untyped_storage().data_ptr() for each in _tensors(args) if not each.is_mkldnn}
         for each in _tensors((out,)):
             storage = each.untyped_storage()
             if storage.data_ptr() not in known:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .attention import attend, mask_of
+from .sparse import ALL, Choice, IndexedCache, parts_of, scorer, taken
 
 if TYPE_CHECKING:
     from ...models.spec import LatentAttention
@@ -39,37 +40,52 @@ class LatentHeads:
         self.up = make.linear(rank, heads * (spec.qk_nope_head_dim + spec.v_head_dim))
         self.gate = make.linear(hidden, heads * spec.v_head_dim) if spec.output_gate else None
         self.out = make.linear(heads * spec.v_head_dim, hidden)
+        self.index = scorer(spec.indexer, hidden, make, spec.q_lora_rank)
 
     @property
     def linears(self) -> tuple[Any, ...]:
         """The matrices."""
         matrices = (self.query_down, self.query, self.down, self.up, self.gate, self.out)
-        return tuple(matrix for matrix in matrices if matrix is not None)
+        index = self.index.linears if self.index else ()
+        return (*(matrix for matrix in matrices if matrix is not None), *index)
 
     @property
     def vectors(self) -> tuple[Any, ...]:
         """The small tensors."""
-        return tuple(norm.gain for norm in (self.query_norm, self.norm) if norm is not None)
+        index = self.index.vectors if self.index else ()
+        return (*(norm.gain for norm in (self.query_norm, self.norm) if norm is not None), *index)
 
     def __call__(
-        self, x: Any, at: Place, turn: Rotations, cache: LatentCache | None, *, absorbed: bool, fused: bool
-    ) -> Any:
-        """One pass, in the absorbed or the expanded form."""
+        self,
+        x: Any,
+        at: Place,
+        turn: Rotations,
+        cache: LatentCache | IndexedCache | None,
+        choice: Choice = ALL,
+        *,
+        absorbed: bool,
+        fused: bool,
+    ) -> tuple[Any, Choice]:
+        """One pass, in the absorbed or the expanded form: the output, and the choice of an indexer (for layers that share it)."""
         spec = self.spec
         low = x if self.query_down is None or self.query_norm is None else self.query_norm(self.query_down(x))
+        own, index = parts_of(cache)
+        if self.index is not None:
+            choice = self.index(x, low, at, turn, index)
         queries = self.query(low).unflatten(-1, (spec.num_heads, -1)).transpose(1, 2)
         plain, rotary = queries.split([spec.qk_nope_head_dim, spec.qk_rope_head_dim], dim=-1)
         rotary = turn.rotate(rotary)
         latent, key = self.down(x).split([spec.kv_lora_rank, spec.qk_rope_head_dim], dim=-1)
         new = torch.cat([self.norm(latent), turn.rotate(key[:, None])[:, 0]], dim=-1)
         entries, positions = new, at.positions
-        if cache is not None:
-            entries, _, positions = cache.extend(new, None, at)
-        mask = mask_of(None, at, cache is not None, positions)
+        if own is not None:
+            entries, _, positions = own.extend(new, None, at)
+        mask = mask_of(None, at, own is not None, positions) if choice.pairs is None else choice.pairs
+        entries = taken(entries, choice)
         mixed = (self._absorbed if absorbed else self._expanded)(plain, rotary, entries, mask, fused)
         if self.gate is not None:
             mixed = mixed * torch.sigmoid(self.gate(x))
-        return self.out(mixed)
+        return self.out(mixed), choice
 
     def _absorbed(self, plain: Any, rotary: Any, entries: Any, mask: Any, fused: bool) -> Any:
         """Queries into the latent space, attention there, and the mixed latents out of it."""

@@ -43,10 +43,25 @@ class Stored(Protocol):
 
 
 class Dense:
-    """A matrix as it is."""
+    """A matrix as it is; on a CPU also in the order of oneDNN's products, once :meth:`pack` was called."""
 
     def __init__(self, weight: Any) -> None:
         self.weight = weight
+        self._packed: Any = None
+
+    def pack(self) -> bool:
+        """Keep a copy in the order in which products read it, where there is such an order; says whether there is.
+
+        Without it a product of a few rows reorders the matrix anew each time, which takes longer than the product.
+        """
+        self._packed = packed(self.weight)
+        return self._packed is not None
+
+    def product(self, x: Any, bias: Any = None) -> Any:
+        """The product x W^T + b."""
+        if self._packed is not None and x.dtype == self.weight.dtype:
+            return packed_product(x, self._packed, bias)
+        return functional.linear(x, self.read(x.dtype), bias)
 
     def read(self, dtype: Any) -> Any:
         """The matrix itself, cast where another type is asked for."""
@@ -132,7 +147,7 @@ class Int4Group:
 
 
 class NormalFloat4:
-    """NF4: blocks of 64 along the rows, each the index of one of 16 levels of a normal distribution, times the block's largest magnitude."""
+    """NF4: blocks of 64 along the rows, each weight the index of one of 16 levels, times the block's largest magnitude."""
 
     def __init__(self, weight: Any) -> None:
         if weight.numel() % _NF4_BLOCK:
@@ -205,6 +220,30 @@ def format_of(name: WeightFormat, inputs: int, load: Any) -> NumberFormat:
     return known
 
 
+_ROWS_PACKED_FOR = 8  # that oneDNN chooses its order for; products of more rows take it as well
+
+
+def packed(weight: Any) -> Any:
+    """A matrix in the order in which oneDNN's products on a CPU read it; None where torch does not offer it for this type and device.
+
+    Source: pytorch/pytorch, aten/src/ATen/native/mkldnn/Linear.cpp, which torch's own compiler uses for weights that do not change.
+    """
+    if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():
+        return None
+    operations = torch.ops.mkldnn
+    if not hasattr(operations, "_reorder_linear_weight") or not hasattr(operations, "_linear_pointwise"):
+        return None
+    sixteen = weight.dtype == torch.bfloat16 and operations._is_mkldnn_bf16_supported()  # noqa: SLF001
+    if weight.dtype != torch.float32 and not sixteen:
+        return None
+    return operations._reorder_linear_weight(weight, _ROWS_PACKED_FOR)  # noqa: SLF001
+
+
+def packed_product(x: Any, weight: Any, bias: Any = None) -> Any:
+    """The product x W^T + b with a matrix that :func:`packed` gave."""
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")  # noqa: SLF001
+
+
 class Linear:
     """A product with a matrix: y = x W^T + b, the matrix stored in some format; ``fixed`` ones stay as they are (routers)."""
 
@@ -216,7 +255,13 @@ class Linear:
 
     def __call__(self, x: Any) -> Any:
         """Multiply; a stored format is read out in the type of the activations first."""
+        if isinstance(self.stored, Dense):
+            return self.stored.product(x, self.bias)
         return functional.linear(x, self.stored.read(x.dtype), self.bias)
+
+    def pack(self) -> bool:
+        """Pack a matrix that is not quantised (see :meth:`Dense.pack`)."""
+        return isinstance(self.stored, Dense) and self.stored.pack()
 
     @property
     def weight(self) -> Any:

@@ -20,6 +20,7 @@ from .latent import LatentHeads
 from .linear import Linear
 from .masks import Rotations
 from .recurrent import RecurrentLayer
+from .sparse import ALL, IndexedCache
 from .tensors import Maker, vector
 
 if TYPE_CHECKING:
@@ -96,10 +97,11 @@ class Reference:
     seed : of the random weights
     fused : whether attention uses torch's kernel or plain products
     absorbed : whether latent attention is absorbed or expanded
+    packed : whether matrices are kept in the order of the CPU's products beside, where there is one
 
     Raises
     ------
-    DomainError : for a spec with layers that are not built here: compressed entries, and sparse attention with an indexer
+    DomainError : for a spec with layers that are not built here (compressed entries)
     """
 
     def __init__(
@@ -111,6 +113,7 @@ class Reference:
         seed: int = 0,
         fused: bool = True,
         absorbed: bool = True,
+        packed: bool = False,
     ) -> None:
         check_built(spec)
         make = Maker(dtype, device, seed, spec.norm_bias)
@@ -126,6 +129,7 @@ class Reference:
         self.head_bias = vector(make, spec.vocab_size) if spec.head_bias else None
         self.widen = make.linear(width, hidden) if width != hidden else None
         self.narrow = make.linear(hidden, width) if width != hidden else None
+        self.packed = packed and all(matrix.pack() for matrix in (*self.linears, *self.experts))
 
     # -------------------------------------------------------------------------------------------- passes
 
@@ -206,30 +210,46 @@ class Reference:
         )
 
     def _cache_of(self, mixer: Mixer, sequences: int, tokens: int, kind: Kind, block: int, rings: bool) -> Any:
-        def empty(*shape: int) -> Any:
-            return torch.zeros(shape, dtype=self.dtype, device=self.device)
+        main = self._main_cache(mixer, sequences, tokens, kind, block, rings)
+        indexer = getattr(mixer, "indexer", None)
+        if indexer is None or indexer.shared:
+            return main
+        return IndexedCache(main, LatentCache(self._empty(sequences, tokens, indexer.head_dim)))
 
+    def _main_cache(self, mixer: Mixer, sequences: int, tokens: int, kind: Kind, block: int, rings: bool) -> Any:
         match mixer:
             case LatentAttention():
-                return LatentCache(empty(sequences, tokens, mixer.kv_lora_rank + mixer.qk_rope_head_dim))
+                return LatentCache(self._empty(sequences, tokens, mixer.kv_lora_rank + mixer.qk_rope_head_dim))
             case CrossAttention():
                 return FixedCache()
             case Recurrent():
                 return StateCache()
             case Attention():
-                if mixer.cache == "shared":
-                    return _NO_CACHE
-                heads, widths = mixer.num_kv_heads, (mixer.head_dim, mixer.value_dim)
-                if rings and mixer.most_tokens is not None:
-                    kept = mixer.most_tokens
-                    return RingCache(*(empty(sequences, heads, kept, w) for w in widths), first=mixer.first_tokens)
-                if kind == "contiguous":
-                    return FullCache(*(empty(sequences, heads, tokens, w) for w in widths))
-                blocks = -(-tokens // block)
-                order = torch.randperm(sequences * blocks, generator=torch.Generator().manual_seed(0))
-                table = order.view(sequences, blocks).to(self.device)
-                return PagedCache(*(empty(sequences * blocks, heads, block, w) for w in widths), table)
+                return self._heads_cache(mixer, sequences, tokens, kind, block, rings)
         raise TypeError(f"{type(mixer).__name__} has no cache")
+
+    def _heads_cache(self, mixer: Attention, sequences: int, tokens: int, kind: Kind, block: int, rings: bool) -> Any:
+        """The cache of keys and values by heads: a ring of the window, one piece, or blocks."""
+        if mixer.cache == "shared":
+            return _NO_CACHE
+
+        def pair(rows: int, length: int) -> tuple[Any, Any]:
+            keys, values = (
+                self._empty(rows, mixer.num_kv_heads, length, width) for width in (mixer.head_dim, mixer.value_dim)
+            )
+            return keys, values
+
+        if rings and mixer.most_tokens is not None:
+            return RingCache(*pair(sequences, mixer.most_tokens), mixer.first_tokens)
+        if kind == "contiguous":
+            return FullCache(*pair(sequences, tokens))
+        blocks = -(-tokens // block)
+        order = torch.randperm(sequences * blocks, generator=torch.Generator().manual_seed(0))
+        table = order.view(sequences, blocks).to(self.device)
+        return PagedCache(*pair(sequences * blocks, block), table)
+
+    def _empty(self, *shape: int) -> Any:
+        return torch.zeros(shape, dtype=self.dtype, device=self.device)
 
     # -------------------------------------------------------------------------------------------- what it is made of
 
@@ -283,6 +303,7 @@ class _Pass:
     def __init__(self, model: Reference, at: Place) -> None:
         self._model, self._at, self._turn = model, at, Rotations(at.positions)
         self._shared: dict[tuple[Any, ...], Seen] = {}
+        self._choice = ALL
 
     def mix(self, mixer: Any, x: Any, cache: Any) -> Any:
         """Run one mixer."""
@@ -290,7 +311,16 @@ class _Pass:
         if isinstance(mixer, CrossHeads):
             return mixer(x, cache, fused=model.fused)
         if isinstance(mixer, LatentHeads):
-            return mixer(x, self._at, self._turn, cache, absorbed=model.absorbed, fused=model.fused)
+            out, self._choice = mixer(
+                x,
+                self._at,
+                self._turn,
+                cache,
+                self._choice if mixer.spec.indexer else ALL,
+                absorbed=model.absorbed,
+                fused=model.fused,
+            )
+            return out
         if isinstance(mixer, RecurrentLayer):
             return mixer(x, cache)
         spec = mixer.spec
@@ -298,7 +328,9 @@ class _Pass:
         shared = self._shared.get(key)
         if spec.cache == "shared" and shared is None:
             raise DomainError("depth", got="a layer that shares a cache", wanted="a layer before it that owns one")
-        out, seen = mixer(x, self._at, self._turn, cache, shared, fused=model.fused)
+        choice = self._choice if spec.indexer else ALL
+        out, seen, choice = mixer(x, self._at, self._turn, cache, shared, choice, fused=model.fused)
+        self._choice = choice if spec.indexer else self._choice
         if spec.cache == "own":
             self._shared[key] = seen
         return out
@@ -347,11 +379,8 @@ def check_built(spec: ModelSpec) -> None:
 
     Raises
     ------
-    DomainError : for compressed entries, and for sparse attention with an indexer
+    DomainError : for compressed entries
     """
-    for group in spec.layers:
-        for mixer in group.attention:
-            if isinstance(mixer, CompressedAttention) or getattr(mixer, "indexer", None) is not None:
-                what = "compressed attention" if isinstance(mixer, CompressedAttention) else "an indexer"
-                wanted = "layers that the reference transformer has: heads, latents, a fixed memory, recurrent states"
-                raise DomainError(f"model {spec.name}", got=what, wanted=wanted)
+    if any(isinstance(mixer, CompressedAttention) for group in spec.layers for mixer in group.attention):
+        wanted = "layers that the reference transformer has: heads, latents, a fixed memory, recurrent states"
+        raise DomainError(f"model {spec.name}", got="compressed attention", wanted=wanted)

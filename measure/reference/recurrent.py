@@ -32,7 +32,7 @@ class RecurrentLayer:
         self.small = vector(make, spec.vectors) if spec.vectors else None
         convolution = spec.convolution
         taps = (convolution.channels, convolution.kernel) if convolution else ()
-        self.taps = make.uniform(*taps, scale=convolution.kernel**-0.5) if convolution else None
+        self.taps: Any = make.uniform(*taps, scale=convolution.kernel**-0.5) if convolution else None
         self.taps_bias = vector(make, convolution.channels) if convolution and convolution.bias else None
 
     @property

@@ -1,4 +1,6 @@
-"""Speculative decoding with two reference transformers: a draft proposes, the target verifies in one pass, and what comes out is the target's.
+"""Speculative decoding with two reference transformers: a draft proposes, the target verifies in one pass.
+
+What comes out is distributed as the target's own output.
 
 The rule keeps a draft x with probability min(1, p(x) / q(x)) and replaces the first one that it does not keep by a sample of
 max(p - q, 0), normalised; after k kept ones it adds a sample of p. Rejected tokens are dropped from the caches by their length alone.
@@ -53,7 +55,9 @@ def verify(draft: Any, target: Any, drafts: Any, random: Any) -> tuple[Any, Any]
     kept = (drawn * q < p).int().cumprod(dim=1).sum(dim=1)
     rows = torch.arange(len(kept), device=kept.device)
     at = target[rows, kept]
-    beyond = torch.cat([draft, torch.zeros_like(draft[:, :1])], dim=1)[rows, kept]  # after the last draft nothing is taken away
+    beyond = torch.cat([draft, torch.zeros_like(draft[:, :1])], dim=1)[
+        rows, kept
+    ]  # after the last draft nothing is taken away
     rest = (at - beyond).clamp(min=0)
     empty = rest.sum(-1, keepdim=True) <= 0  # p equals q but for rounding, where nothing is rejected
     return kept, sample(torch.where(empty, at, rest), random)
@@ -97,7 +101,9 @@ class Speculation:
         for model in (self.target, self.draft):
             kinds = {type(mixer) for group in model.spec.layers for mixer in group.attention}
             if kinds - {Attention, LatentAttention}:
-                raise DomainError("draft", got="layers with a state", wanted="layers whose cache can be cut by its length")
+                raise DomainError(
+                    "draft", got="layers with a state", wanted="layers whose cache can be cut by its length"
+                )
         if self.drafts < 1:
             raise DomainError("drafts", got=self.drafts, wanted="at least 1")
         self._random = torch.Generator(device=self.target.device)

@@ -48,7 +48,7 @@ def continuous_batching(s: Situation) -> Iterator[Lever]:
     waiting = (longest - output) * step + rounds * cycle
     before = replace(
         now,
-        ttft_s=d.engine.scheduling.request_overhead + waiting + prompts,
+        ttft_s=d.scheduling.request_overhead + waiting + prompts,
         tpot_s=step,
         output_tokens_per_s=running * output / cycle,
     )

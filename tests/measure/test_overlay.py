@@ -114,6 +114,19 @@ def test_lint_finds_nothing(cpu_overlay: dict[str, Any]) -> None:
     assert lint_device(device_of(cpu_overlay)) == []
 
 
+def test_lint_takes_what_a_library_reaches_for_what_it_is() -> None:
+    """Without instructions for it, 16-bit products are slower than 32-bit ones by any factor; no data sheet says such, and none did."""
+    records = [*cpu_run().records]
+    for name, rate in (("fp16", 5e9), ("int8", 900e9)):
+        records += products(name, lambda moved, flop, rate=rate: 3e-6 + max(moved / 30e9, flop / rate), 2048)  # type: ignore[misc]
+    device = device_of(overlay(run_of(records)))
+    assert device.peak.fp16 == approx(5e9, rel=0.02)
+    assert device.peak.int8 == approx(900e9, rel=0.05)
+    assert lint_device(device) == []
+    stated = replace(device, evidence=(replace(device.evidence[0], kind="datasheet"),))
+    assert {finding.rule for finding in lint_device(stated)} == {"sparse-headline", "rates-apart"}
+
+
 def test_it_says_when_on_what_and_how(cpu_overlay: dict[str, Any]) -> None:
     device = device_of(cpu_overlay)
     evidence = device.evidence_of("memory.bandwidth")

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytest import approx
-from round_numbers import FREE, IDEAL, KERNELS, KIB, NOTHING, TIMING, US, linked, reach, table
+from round_numbers import FREE, IDEAL, KERNELS, KIB, MIXED, NOTHING, TIMING, US, linked, reach, table
 from shapes import DS, HH, M7, M8, deploy
 
 import roofplan
@@ -367,3 +367,11 @@ def test_tensorrt_llm_llama_70b_on_h200(tp: int, milliseconds: float) -> None:
     times = roofplan.size("llama-3.1-70b", "h200", engine="tensorrt-llm@1.1", tp=tp, **options).times
     assert times is not None
     assert times.load.tpot_s * 1e3 == approx(milliseconds, rel=0.20)
+
+
+def test_what_an_engine_adds_to_requests_for_experts_is_added_for_them_alone() -> None:
+    scheduling = replace(MIXED, request_overhead=20e-3, expert_request_overhead=50e-3)
+    dense, experts = (reach(model, HH, scheduling=scheduling).scheduling for model in (M8, DS))
+    assert dense.request_overhead == 20e-3
+    assert experts.request_overhead == approx(70e-3)
+    assert experts.expert_request_overhead == 0

@@ -16,7 +16,9 @@ from roofplan.report.textfiles import _cell, to_csv, to_json
 SWEEPS = {
     "decode": {"over": ["batch=1,64,2000", "context=1024,8192"], "device": "h100-sxm"},
     "served": {"over": ["batch=1,64,2000", "prompt=100,5000"], "device": "h100-sxm", "tpot": "20 ms"},
-    "devices": {"over": ["hardware=h100-sxm,mi50-16gb,b200-sxm-180gb", "context=1000,200000"]},  # of one no price is known
+    "devices": {
+        "over": ["hardware=h100-sxm,mi50-16gb,b200-sxm-180gb", "context=1000,200000"]
+    },  # of one no price is known
     "formats": {"over": ["weights=bf16,int8,head=int8"], "device": "h100-sxm", "context": 1000},  # a comma in a cell
     "ranks": {"over": "tp=1,2,4", "device": "t4", "context": 1000},
     "without rates": {"over": "batch=1,2", "device": "raspberry-pi-5-16gb", "context": 1000},
@@ -52,7 +54,7 @@ def test_foreign_text_is_quoted_and_no_formula() -> None:
     names = ['=1+1, "x"', "a\nb"]
     odd = dataclasses.replace(found, columns={**found.columns, "weights": names})
     rows = list(csv.DictReader(io.StringIO(to_csv(odd))))
-    assert [row["weights"] for row in rows] == ["'=1+1, \"x\"", "a\\x0ab"]
+    assert [row["weights"] for row in rows] == ['\'=1+1, "x"', "a\\x0ab"]
     assert [row["weights"] for row in json.loads(to_json(odd))["result"]["rows"]] == names
 
 

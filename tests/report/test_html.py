@@ -10,10 +10,15 @@ from functools import cache
 from html.parser import HTMLParser
 
 import pytest
+from measured import cpu_run, run_of, timed
 from shapes import HA, HH, M7, M8, deploy
 
 import roofplan
 from roofplan.accuracy.speculation import speculation_accuracy
+from roofplan.measure.comparing import compare as compare_runs
+from roofplan.measure.gates import gates_of
+from roofplan.measure.overlay import overlay
+from roofplan.measure.results import MeasureResult
 from roofplan.planner.comparing import Alternative
 from roofplan.planner.comparing import compare as compare_sized
 from roofplan.planner.results import Answer
@@ -41,9 +46,12 @@ ANSWERS = {
     "advise": lambda: roofplan.advise(LLAMA, H100),
     "claim": lambda: roofplan.claim("500 tok/s", LLAMA, "a100-80gb"),
     "gain": lambda: roofplan.claim("4x", LLAMA, "a100-80gb", by="weights", weights="int4-g128", concurrency=256),
+    "measure": lambda: MeasureResult(cpu_run(), gates_of(cpu_run(), None), overlay(cpu_run())),
+    "measure without ceilings": lambda: MeasureResult(run_of([timed("server.ttft", 0.2, concurrency=4)])),
+    "measure compare": lambda: compare_runs(cpu_run(), cpu_run(bf16=150e9)),
     "accuracy": speculation_accuracy,
 }
-DRAWN = {"sweep", "compare", "roofline", "speculate", "figure"}
+DRAWN = {"sweep", "compare", "roofline", "speculate", "figure", "measure"}
 
 
 @cache

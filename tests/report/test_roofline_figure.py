@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -19,10 +20,12 @@ from pytest import approx
 from roofs import CASES, SIZES, by_hand, ceilings, formats, one, two, with_operators
 from stored_pictures import assert_looks_as_stored
 
+import roofplan
 from roofplan.planner.roofline_answer import MeasuredPoint, RooflineResult
-from roofplan.report.canvas import DARK, LIGHT, SMALLEST, rendered, steady
+from roofplan.report.canvas import DARK, LIGHT, SMALLEST, TooSmallError, rendered, steady
 from roofplan.report.labels import Box
 from roofplan.report.roofline_figure import roofline_figure
+from roofplan.report.roofline_key import caption
 
 PHONE = (480, 640)  # what a page shows on a narrow screen
 
@@ -140,12 +143,24 @@ def boxes(figure: Figure) -> list[tuple[str, Box]]:
         return [(text.get_text(), Box(*text.get_window_extent(renderer).extents)) for text in texts]
 
 
+def least_of(error: TooSmallError, size: tuple[int, int]) -> tuple[int, int]:
+    """The least size that an error tells, by which it is no larger than it needs to be; only low pictures are refused."""
+    assert size[1] <= 480
+    assert error.least[0] == size[0]
+    assert size[1] < error.least[1] <= 900
+    return error.least
+
+
 @pytest.mark.parametrize(
     ("size", "dark"), [*((size, False) for size in (SMALLEST, *SIZES, PHONE)), (SIZES[0], True)], ids=str
 )
 @pytest.mark.parametrize("case", CASES)
 def test_nothing_overlaps_and_nothing_is_cut(case: str, size: tuple[int, int], dark: bool) -> None:
-    figure = roofline_figure(CASES[case](), size=size, dark=dark)
+    try:
+        figure = roofline_figure(CASES[case](), size=size, dark=dark)
+    except TooSmallError as error:
+        size = least_of(error, size)
+        figure = roofline_figure(CASES[case](), size=size, dark=dark)
     drawn = boxes(figure)
     width, height = (pixels * 0.72 for pixels in size)
     for text, box in drawn:
@@ -271,10 +286,77 @@ def test_names_are_drawn_letter_by_letter(name: str) -> None:
     assert not any(text.get_parse_math() for text in figure.findobj(mpl.text.Text))
 
 
-def test_long_names_are_cut_and_stay_on_the_sheet() -> None:
-    figure = roofline_figure(renamed("word " * 40), size=SIZES[0])
-    for text, box in boxes(figure):
-        assert box.inside(Box(0, 0, 640 * 0.72, 480 * 0.72)), text
+def test_long_names_stay_on_the_sheet() -> None:
+    with pytest.raises(TooSmallError) as raised:
+        roofline_figure(renamed("word " * 40), size=SIZES[0])
+    width, height = raised.value.least
+    for text, box in boxes(roofline_figure(renamed("word " * 40), size=(width, height))):
+        assert box.inside(Box(0, 0, width * 0.72, height * 0.72)), text
+
+
+def test_a_size_with_too_little_room_is_told_what_is_enough() -> None:
+    """Whatever stands on the picture at the least size stands there too where it is a line higher; ten pixels less are refused."""
+    for make in CASES.values():
+        with pytest.raises(
+            TooSmallError, match=r"^--size: got 480x360, want at least 480x\d+ for what stands"
+        ) as raised:
+            roofline_figure(make(), size=SMALLEST)
+        width, height = raised.value.least
+        enough, higher = (boxes(roofline_figure(make(), size=(width, pixels))) for pixels in (height, height + 300))
+        labels = set(named(roofline_figure(make(), size=(width, height + 300))))
+        around = [text for text, _ in higher if text not in labels and not set(text.split(", ")) & labels]
+        assert {text for text in around if len(text) > 8} <= {text for text, _ in enough}
+        with pytest.raises(TooSmallError):
+            roofline_figure(make(), size=(width, height - 10))
+
+
+def several(*devices: str) -> RooflineResult:
+    return roofplan.roofline("llama-3.1-8b", *devices, batches="1,8,64", ceilings="nvlink,pcie")
+
+
+def test_each_further_slope_is_told_apart_and_named() -> None:
+    """By label, colour and dashes, in the picture and in its key: three devices with two links each, of which two share one."""
+    made = several("h100-sxm", "a100-80gb", "mi300x")
+    figure = roofline_figure(made)
+    slopes = [line for line in figure.axes[0].lines if str(line.get_label()).startswith("further")]
+    looks = {(line.get_color(), line._unscaled_dash_pattern) for line in slopes}
+    assert len(looks) == len(slopes) == 5
+    said = {text for text, _ in boxes(figure)}
+    wanted = {
+        "A: NVLink 4 + NVSwitch 450 GB/s",
+        "B: NVLink 3 + NVSwitch 300 GB/s",
+        "C: xGMI 7 links full mesh 448 GB/s",
+        "A, C: PCIe x16 63.0 GB/s",
+        "B: PCIe x16 31.5 GB/s",
+    }
+    assert wanted <= said
+    assert wanted <= {text.get_text() for text in figure.axes[0].texts}
+    assert wanted <= {text.get_text() for text in figure.texts}
+    samples = [line for line in figure.get_children() if isinstance(line, mpl.lines.Line2D)]
+    assert looks <= {(line.get_color(), line._unscaled_dash_pattern) for line in samples}
+
+
+def test_labels_of_several_devices_say_whose_they_are() -> None:
+    made = several("h100-sxm", "a100-80gb", "mi300x")
+    figure = roofline_figure(made)
+    labels = [text.get_text() for text in figure.axes[0].texts]
+    assert all(re.match(r"[ABC](, [ABC])*: ", label) for label in labels)
+    for star in ("prefill step", "decode step, batch 1", "batch 8", "batch 64"):
+        assert {f"{tag}: {star}" for tag in "ABC"} <= set(labels)
+    key = [text.get_text() for text in figure.texts]
+    for tag, series in zip("ABC", made.series, strict=True):
+        assert any(text.startswith(f"{tag}: {series.deployment.hardware.name}, ") for text in key)
+    alone = {text.get_text() for text in roofline_figure(several("h100-sxm")).axes[0].texts}
+    assert not any(re.match(r"[A-Z](, [A-Z])*: ", label) for label in alone)
+
+
+def test_notes_of_many_devices_are_whole() -> None:
+    made = roofplan.roofline("qwen3-next-80b-a3b", "h100-sxm", "h200", "a100-80gb", "mi300x", tp=4)
+    figure = roofline_figure(made, size=(1400, 900))
+    lines = sorted(figure.texts, key=lambda text: -text.get_position()[1])
+    written = " ".join(text.get_text() for text in lines)
+    for note in caption(made):
+        assert note in written
 
 
 def test_figures_need_no_pyplot(tmp_path: Path) -> None:

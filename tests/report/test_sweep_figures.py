@@ -21,14 +21,14 @@ from roofplan.planner.deployment import MemoryOverrides
 from roofplan.planner.sizing import size_deployment
 from roofplan.planner.sweep_points import Variant
 from roofplan.planner.sweeping import Axis, Traffic, sweep
-from roofplan.report.canvas import DARK, LIGHT, rendered
+from roofplan.report.canvas import DARK, LIGHT, TooSmallError, rendered
 from roofplan.report.comparison_figure import compare_figure
 from roofplan.report.panels import round_steps, thinned
 from roofplan.report.sweep_figure import MARKS, sweep_figure
 from roofplan.report.sweep_lines import MOST_LINES, lines_of, marks_within
 
 LLAMA, H100 = "llama-3.1-8b", "h100-sxm"
-SIZES = [(480, 360), (480, 640), (1200, 620), (2400, 1400)]
+SIZES = [(480, 360), (480, 640), (1200, 620), (2400, 1400), (600, 400)]
 SWEEPS = {
     "one": {"over": "batch=1..256:x2", "context": 4096, "tpot": "25 ms"},
     "served": {
@@ -67,6 +67,7 @@ def assert_tidy(figure) -> None:
     found, page = texts_of(figure)
     assert len(found) > 5
     for text, box in found:
+        assert "…" not in text
         assert box.x0 >= 0, text
         assert box.y0 >= 0, text
         assert box.x1 <= page.width + 0.5, text
@@ -79,7 +80,21 @@ def assert_tidy(figure) -> None:
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("name", SWEEPS)
 def test_a_sweep_is_tidy_at_every_size(name: str, size: tuple[int, int]) -> None:
-    assert_tidy(sweep_figure(swept(name), size=size, dark=size == SIZES[2]))
+    result = swept(name)
+    try:
+        figure = sweep_figure(result, size=size, dark=size == SIZES[2])
+    except TooSmallError as error:
+        assert size == (480, 360)
+        assert f"got 480x360, want at least 480x{error.least[1]}" in str(error)
+        assert error.least[1] < 420
+        figure = sweep_figure(result, size=error.least)
+    assert_tidy(figure)
+    said = " ".join(text.get_text() for text in figure.texts)
+    whole = sweep_figure(result, size=(1600, 1200))
+    marks = [kind for kind in MARKS if any(c.get_label() == kind for c in whole.axes[0].collections)]
+    drawn = {c.get_label() for c in figure.axes[0].collections}
+    assert ("the time per token" in said) == (len(figure.axes) == 1)  # what a low picture has not, it names
+    assert ("the marks: in a higher picture" in said) == (not set(marks) <= drawn)
 
 
 def test_the_curve_is_the_rows() -> None:
@@ -207,7 +222,34 @@ def test_without_times_there_is_nothing_to_draw() -> None:
 # ------------------------------------------------------------------------------------------------ comparisons
 
 
-@pytest.mark.parametrize("size", [None, (480, 480), (2000, 900)], ids=str)
+def test_every_row_of_a_comparison_has_a_point_or_says_why_not() -> None:
+    """Nine devices, of which one holds no sequence and one has no price; the workload stands in the title."""
+    devices = ["h100-sxm", "h200", "a100-80gb", "l40s", "rtx-4090", "t4", "mi300x", "b200", "max-1550"]
+    found = roofplan.compare(LLAMA, *devices, prompt=4096, output=512, concurrency=4)
+    figure = compare_figure(found, size=(900, 500))
+    assert_tidy(figure)
+    title = " ".join(text.get_text() for text in figure.texts)
+    assert all(label in title for label in found.labels)
+    assert "4 x (4,096 in + 512 out) tokens" in title
+    assert figure.axes[0].get_title(loc="left").split() == ["output", "tokens/s", "per", "device"]
+    for axes in figure.axes:
+        points = {float(y) for c in axes.collections for _, y in c.get_offsets() if c.get_label() in found.labels}
+        words = {text.get_position()[1]: text.get_text() for text in axes.texts}
+        assert points | set(words) == set(map(float, range(len(devices))))
+        assert not points & set(words)
+        assert words[5] == "does not fit"
+        assert set(words.values()) <= {"does not fit", "not known"}
+
+
+def test_a_comparison_with_too_little_room_is_told_what_is_enough() -> None:
+    devices = ["h100-sxm", "h200", "a100-80gb", "l40s", "rtx-4090", "mi300x", "b200"]
+    found = roofplan.compare(LLAMA, *devices, prompt=4096, output=512, kv="bf16,fp8")
+    with pytest.raises(TooSmallError, match=r"--size: got 900x360, want at least 900x\d+") as raised:
+        compare_figure(found, size=(900, 360))
+    assert_tidy(compare_figure(found, size=raised.value.least))
+
+
+@pytest.mark.parametrize("size", [None, (480, 560), (2000, 900)], ids=str)
 def test_a_comparison_is_tidy_at_every_size(size: tuple[int, int] | None) -> None:
     found = roofplan.compare(
         LLAMA, "h100-sxm", "h200", "mi300x", "rtx-4090", prompt=4096, output=512, concurrency=64, kv="bf16,fp8"

@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+import resource
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from console import answer, run
+from console import SCRIPT, answer, run
 from pytest import approx
 
 import roofplan
@@ -237,3 +240,19 @@ def test_help_begins_with_examples() -> None:
     text = run("roofline", "--help", env={"COLUMNS": "120"}).stdout
     assert "HARDWARE..." in text
     assert text.index("Examples") < text.index("--out")
+
+
+def test_a_picture_takes_at_most_twice_the_import_of_pyplot(tmp_path: Path) -> None:
+    """Of processor time, the least of a few runs each; ours are mostly modules of matplotlib too."""
+
+    def seconds(*words: str) -> float:
+        spent = []
+        for _ in range(4):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run(words, check=True, capture_output=True)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        return min(spent)
+
+    ours = seconds(str(SCRIPT), *LINE, "-o", str(tmp_path / "x.png"), "--force")
+    assert ours < 2.0 * seconds(sys.executable, "-c", "import matplotlib.pyplot")
