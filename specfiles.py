@@ -111,15 +111,15 @@ def check_free(path: str | Path, *, overwrite: bool = False) -> None:
     if mode is not None and not overwrite:
         raise SpecError("file", got="an existing one", wanted="a new one", where=str(path), hint="--force replaces it")
     try:
-        folder = Path(path).parent
-        if "\0" in str(path):
-            raise ValueError(path)
-        if not stat.S_ISDIR(folder.stat().st_mode):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        folder = Path(path).parent.stat()
     except (OSError, ValueError) as error:
         raise _unwritable(path, error) from error
+    if "\0" in str(path):
+        raise _unwritable(path, ValueError())
+    if not stat.S_ISDIR(folder.st_mode):
+        raise _unwritable(path, NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)))
+    if not os.access(Path(path).parent, os.W_OK | os.X_OK):
+        raise _unwritable(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
 
 
 def check_all_free(paths: Iterable[str | Path | None], *, overwrite: bool = False) -> None:

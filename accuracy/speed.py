@@ -204,7 +204,7 @@ def speed_accuracy(
         with_left_out=tuple(found.with_left_out),
         bare=tuple(found.bare),
         by_defaults=tuple(found.by_defaults),
-        left_out=tuple(left_out_of_the_fit(closed)) if leave_one_out else (),
+        left_out=tuple(left_out_of_the_fit(closed, simulate=simulate)) if leave_one_out else (),
         excluded=tuple(sorted(excluded.items(), key=lambda item: (-item[1], item[0]))),
         constants=fitted_files(),
         rows=len(rows) + len(others),

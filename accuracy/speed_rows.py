@@ -119,8 +119,12 @@ def _unanswered(row: ServingRow, figures: Mapping[str, float], reason: str, **la
     return [Comparison(row.id, metric, measured * _MS, None, reason, known) for metric, measured in figures.items()]
 
 
-def left_out_of_the_fit(rows: Sequence[ServingRow]) -> Iterator[Comparison]:
-    """Closed loops with constants that were fitted without the rows of their own model, device or engine (label ``left_out``)."""
+def left_out_of_the_fit(rows: Sequence[ServingRow], *, simulate: bool = False) -> Iterator[Comparison]:
+    """Closed loops with constants that were fitted without the rows of their own model, device or engine (label ``left_out``).
+
+    The constants are those of ``data/left_out.yaml``, fitted like the published ones: times to first token by the event simulation. With
+    ``simulate`` they are also judged by it.
+    """
     from .fit import serving as fit
 
     cases: list[Case] = []
@@ -130,13 +134,10 @@ def left_out_of_the_fit(rows: Sequence[ServingRow]) -> Iterator[Comparison]:
         except RoofplanError as error:
             for name in fit.LABELS:
                 yield from _unanswered(row, scored_figures(row), str(error), left_out=name)
-    seen = fit.observed(cases)
-    constants = fit.published()
-    fitted = (constants, *fit.linearised(seen, constants, simulate=False))
+    seen, published = fit.observed(cases), fit.published()
     for name, label_of in fit.LABELS.items():
-        for observation, log_error in zip(
-            seen, fit.left_out(seen, fitted, seen, label_of, simulate=False), strict=True
-        ):
+        errors = fit.left_out(seen, fit.read_left_out()[name], published, label_of, simulate)
+        for observation, log_error in zip(seen, errors, strict=True):
             measured = observation.measured_s * _MS
             labels = labels_of(observation.row) | {"left_out": name, "kind": kind_of(observation.case.deployment.model)}
             yield Comparison(

@@ -28,7 +28,7 @@ class Timing:
     expert_prompt_floor : the same for models with routed experts
     draft_round : seconds of a round of drafts beside the passes of drafter and target
     spread : 80 % of measured times per token lie within x/÷ this, of models and devices that it was compared with
-    first_token_spread : what the queue adds to that for times to first token (the logarithms' squares add up)
+    first_token_spread : the same of times to first token
     fitted_on : the models with which it was compared as a server under load
     compared_to : the last version that was
     """
@@ -46,7 +46,7 @@ class Timing:
     expert_prompt_floor: Seconds = 0.0
     draft_round: Seconds = 0.0
     spread: Number = 1.2
-    first_token_spread: Number = 1.3
+    first_token_spread: Number = 1.4
     fitted_on: tuple[str, ...] = ()
     compared_to: str = ""
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG

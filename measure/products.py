@@ -73,8 +73,11 @@ def product_of(torch: Any, kind: Type, rows: int, weights: Sequence[Any]) -> Pro
     """What multiplies ``rows`` rows with each of several weights in turn, into a result that is there already.
 
     A weight is stored as of a linear layer, ``[outputs, inputs]``. The result is not allocated anew: its pages would have to be made
-    each time, which is no part of a product.
+    each time, which is no part of a product. On a CPU weights are packed where torch can, as weights that do not change are there (see
+    :func:`~roofplan.measure.reference.linear.packed`); else each product of two rows or more would pack them again.
     """
+    from .reference.linear import packed
+
     outputs, inputs = weights[0].shape
     device = weights[0].device
     rows_in = torch.ones((rows, inputs), device=device).to(weights[0].dtype)
@@ -82,6 +85,8 @@ def product_of(torch: Any, kind: Type, rows: int, weights: Sequence[Any]) -> Pro
     if kind.name == "fp8":
         one = torch.ones((), dtype=torch.float32, device=device)  # of both operands' scales
         calls = [_scaled(torch, rows_in, weight.t(), one, result) for weight in weights]
+    elif packed(weights[0]) is not None:
+        calls = [_packed(rows_in, packed(weight)) for weight in weights]
     else:
         multiply = torch._int_mm if kind.name == "int8" else torch.mm  # noqa: SLF001 - torch has no public product of int8
         calls = [_plain(multiply, rows_in, weight.t(), result) for weight in weights]
@@ -91,6 +96,12 @@ def product_of(torch: Any, kind: Type, rows: int, weights: Sequence[Any]) -> Pro
 
 def _plain(multiply: Any, left: Any, right: Any, result: Any) -> Callable[[], Any]:
     return lambda: multiply(left, right, out=result)
+
+
+def _packed(left: Any, right: Any) -> Callable[[], Any]:
+    from .reference.linear import packed_product
+
+    return lambda: packed_product(left, right)
 
 
 def _scaled(torch: Any, left: Any, right: Any, one: Any, result: Any) -> Callable[[], Any]:

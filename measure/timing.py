@@ -263,14 +263,14 @@ def copies_needed(bytes_of_one: int, cache_bytes: int) -> int:
     return max(2, math.ceil(ROTATION * cache_bytes / bytes_of_one) + 1)
 
 
-def rotate(calls: Sequence[Callable[[], Any]]) -> Callable[[], None]:
-    """One call that runs the next of several each time, in turn."""
+def rotate(calls: Sequence[Callable[[], Any]]) -> Callable[[], Any]:
+    """One call that runs the next of several each time, in turn, and gives its result."""
     count, place = len(calls), -1
 
-    def following() -> None:
+    def following() -> Any:
         nonlocal place
         place = (place + 1) % count
-        calls[place]()
+        return calls[place]()
 
     return following
 

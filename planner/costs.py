@@ -341,11 +341,12 @@ class ActivationTraffic:
     """Token vectors that kernels between the products read and write beyond what the roofline counts: ``bytes_per_token`` of one pass.
 
     How many passes there are is a fact of an engine (residuals, quantisation, permuting tokens to their experts and back). No rank has
-    less of it for having others, which is why prompts do not get shorter in proportion to the ranks.
+    less of it for having others, which is why prompts do not get shorter in proportion to the ranks. A ``gate`` is the activation of a
+    feed-forward part, which every engine reads and writes once; that of routed experts is within their kernel.
     """
 
     name: str
-    kind: Literal["layer", "expert"]
+    kind: Literal["layer", "expert", "gate"]
     bytes_per_token: float
     arithmetic: str = ""
 

@@ -2,7 +2,7 @@
 
 An 80 % range is x/÷ a width. Its logarithm is the root of the sum of the squares of what each unknown adds: the scatter that is left where
 model, engine and device are all among those that the constants were fitted on, a model that is not, experts that are not, a device or a
-family of devices that nobody measured, an engine version that is newer than known, and, for the time to first token, a queue.
+family of devices that nobody measured, an engine version that is newer than known. Times to first token scatter more, or less.
 """
 
 from __future__ import annotations
@@ -23,10 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The widths of the 80 % ranges of a deployment, and what each unknown adds: (why, x/÷)."""
+    """The widths of the 80 % ranges of a deployment: what scatters where all is known, then what each unknown adds: (why, x/÷).
+
+    ``first_token`` stands for the first of them where times to first token are told.
+    """
 
     parts: tuple[tuple[str, float], ...]
-    first_token: float  # what the time to first token adds
+    first_token: float
 
     @property
     def width(self) -> float:
@@ -36,7 +39,7 @@ class Evidence:
     @property
     def first_token_width(self) -> float:
         """Width of times to first token."""
-        return _together([self.width, self.first_token])
+        return _together([self.first_token, *(width for _, width in self.parts[1:])])
 
 
 def _together(widths: Iterable[float]) -> float:
@@ -61,9 +64,7 @@ def _of_stream(stream: Stream, device: str) -> Evidence:
         if known
         else f"{device} is not among the devices of its class that were measured"
     )
-    width = stream.spread.of(known)
-    added = math.log(stream.prompt_spread.of(known)) ** 2 - math.log(width) ** 2
-    return Evidence(((why, width),), math.exp(math.sqrt(max(0.0, added))))
+    return Evidence(((why, stream.spread.of(known)),), stream.prompt_spread.of(known))
 
 
 def _parts(d: Deployment) -> Iterator[tuple[str, float]]:

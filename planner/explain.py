@@ -14,6 +14,7 @@ from .results import Explanation
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .evidence import Evidence
     from .ranges import Range
     from .sizing import SizeResult
     from .times import Times
@@ -239,10 +240,18 @@ def _times(r: SizeResult, times: Times) -> list[Explanation]:
             "latency.range",
             f"80 % within x/÷ {times.evidence.width:.2f}, to the first token x/÷ {times.evidence.first_token_width:.2f}",
             "exp of the root of the sum of squares of the logarithms of what each unknown adds",
-            "; ".join(f"{why}: {width:.2f}" for why, width in times.evidence.parts) or "no kernels are known",
+            _unknowns(times.evidence),
         )
     )
     return lines
+
+
+def _unknowns(evidence: Evidence) -> str:
+    if not evidence.parts:
+        return "no kernels are known"
+    (why, width), *more = evidence.parts
+    scatter = f"{why}: {width:.2f}, of times to first token {evidence.first_token:.2f}"
+    return "; ".join([scatter, *(f"{why}: {width:.2f}" for why, width in more)])
 
 
 def _spread(figure: Range, printed: Callable[[float], str]) -> str:

@@ -117,7 +117,7 @@ def reached_time(d: Deployment, kernels: Kernels, operator: Operator) -> Operato
     if isinstance(operator, LayerFloor):
         return replace(nominal, fixed_s=operator.launches * getattr(kernels.floors, operator.kind))
     if isinstance(operator, ActivationTraffic):
-        passes = timing.layer_passes if operator.kind == "layer" else timing.expert_passes
+        passes = {"layer": timing.layer_passes, "expert": timing.expert_passes, "gate": 1.0}[operator.kind]
         return replace(nominal, s_per_byte=passes / (d.hardware.memory.bandwidth * kernels.elementwise.bandwidth))
     return _at(nominal, *_kernel_of(d, kernels, operator))
 

@@ -218,9 +218,14 @@ def _decode(server: Server, traffic: Traffic, running: int, per_prompt_s: float)
         decode = gaps * step + waited
         share = decode / (decode + prompt + before * prompt / stages)
         if steps == 1:
-            gathered = max(busy / stages, _gathered_steps(server, traffic) * step)
-            together = min(most, max(1.0, at_once, others * gathered / cycle))
+            interval = max((busy + step * first) / stages, _gathered_steps(server, traffic) * step)
+            together = min(most, max(at_once, _at_least_one(others * interval / cycle)))
     return _Decode(decode / gaps if gaps else 0.0, step, running * share, prompt, added, unserved, during)
+
+
+def _at_least_one(mean: float) -> float:
+    """Mean number of random arrivals in an interval, of those intervals that have one: m / (1 - exp(-m))."""
+    return mean / -math.expm1(-mean) if mean > 0 else 1.0
 
 
 def _gathered_steps(server: Server, traffic: Traffic) -> int:

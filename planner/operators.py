@@ -277,6 +277,11 @@ def _feed_forward_operators(d: Deployment, layer: LayerGroup, part: FeedForward)
     matrices = feed_forward_tensors(part, d.model.hidden_size, d.layout).matrices
     yield from (_gemm(d, matrix, layer.count) for matrix in matrices if matrix.kind != "experts")
     yield Elementwise("activation", "fp32", 0, 0, launches=layer.count)
+    whole = [(matrix, matrix.name.rpartition(".")[2]) for matrix in matrices if matrix.kind == "mlp"]
+    read = sum(matrix.outputs for matrix, name in whole if name in {"gate_up", "up"})
+    written = sum(matrix.inputs for matrix, name in whole if name == "down")
+    if read:
+        yield ActivationTraffic("gate", "gate", layer.count * (read + written) * d.formats.activation_bytes)
     if not isinstance(part, Moe):
         return
     yield Elementwise("routing", "fp32", 0, 0, launches=_ROUTING_KERNELS * layer.count)

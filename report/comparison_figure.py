@@ -139,7 +139,9 @@ def _prepare(page: Page, axes: Axes, count: int, drawn: list[float], shown: Call
         return shown(value) if value else "0"
 
     widest = max(page.ruler.extent(printed(tick), 9)[0] for tick in ticks)
-    plain_ticks(axes, "x", thinned(ticks, float(axes.bbox.width), widest), printed)
+    kept = thinned(ticks, float(axes.bbox.width), widest)
+    # Where there is room for one tick alone, the last one tells the scale, and zero does not.
+    plain_ticks(axes, "x", kept if len(kept) > 1 else ticks[-1:], printed)
     plain_ticks(axes, "y", [], lambda _: "")
     axes.tick_params(axis="y", length=0)
 

@@ -118,6 +118,32 @@ SHAPES = (
         ),
     ),
     tiny(
+        "narrow-experts",
+        LayerGroup(
+            count=2,
+            attention=(replace(MLA, q_lora_rank=None, output_gate=True),),
+            mlp=(replace(MOE, latent_size=32, latent_norm=True, shared=None, router_bias=False),),
+        ),
+    ),
+    tiny(
+        "convolution",
+        LayerGroup(
+            count=2,
+            attention=(
+                Recurrent(
+                    kind="recurrent",
+                    variant="short-convolution",
+                    projections=(
+                        Projection(name="in", inputs=64, outputs=192),
+                        Projection(name="out", inputs=64, outputs=64),
+                    ),
+                    convolution=Convolution(channels=64, kernel=3, bias=True),
+                ),
+            ),
+            mlp=(GATED,),
+        ),
+    ),
+    tiny(
         "indexed",
         LayerGroup(count=2, attention=(heads(indexer=Indexer(num_heads=16, head_dim=8, top_k=4)),), mlp=(GATED,)),
     ),

@@ -36,7 +36,10 @@ def print_answer(answer: Answer, output_format: Format, color: Color, *, explain
 
 
 def check_page(out: Path | None, *, force: bool, beside: Path | str | None = None) -> None:
-    """Refuse a page for a browser, and a file beside it, that cannot be written, before anything is computed; for answers that have no picture."""
+    """Refuse a page for a browser, and a file beside it, that cannot be written, before anything is computed.
+
+    For answers that have no picture.
+    """
     if out is not None or beside is not None:
         from ..report.answer_files import check_answer_file
 

@@ -9,13 +9,19 @@ What is fitted is physical and shared: nothing belongs to a row, a model or a be
 
 from __future__ import annotations
 
+import argparse
 import functools
 import math
 import sys
 from collections import Counter
 from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter
+
+from ... import specfiles
 from ...engines.profile import parse_version
 from ...engines.profiles import engine_of
 from ...errors import UnknownNameError
@@ -23,7 +29,7 @@ from ..served import Case, case_of, predict
 from ..serving import read_rows, read_speed_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
 
@@ -37,6 +43,7 @@ GENERATIONS: dict[str, tuple[str, ...] | None] = {
     "tensorrt-llm-triton@0.8": None,
     "tensorrt-llm@0.19": None,
 }
+_LEFT_OUT = Path(str(files("roofplan.accuracy") / "data")) / "left_out.yaml"
 _TPOT_SCALE, _TTFT_SCALE = 0.10, 0.20
 _GROUP_ROWS = 12
 _STEP = 0.25  # of a prior's deviation, for differences
@@ -309,26 +316,54 @@ def _mean_square(seen: Sequence[Observation], errors: np.ndarray) -> float:
     )
 
 
-def left_out(
+def without(
     seen: Sequence[Observation],
     fitted: tuple[Constants, np.ndarray, np.ndarray],
-    judged: Sequence[Observation],
     label: Callable[[ServingRow], str],
-    simulate: bool = True,
-) -> list[float]:
-    """Errors of the judged observations with constants fitted without those of their own label; from the slopes at the full fit."""
+) -> dict[str, Constants]:
+    """Constants fitted without the observations of each label in turn, from the slopes at the full fit.
+
+    They move by what the step without those observations differs from the step with all of them, which is nothing at the fit itself.
+    """
     import numpy as np
 
     constants, errors, slopes = fitted
-    labels, own_labels = [label(o.row) for o in seen], [label(o.row) for o in judged]
-    found = [0.0] * len(judged)
-    for held in sorted(set(own_labels)):
+    labels = [label(o.row) for o in seen]
+    whole = _solved(seen, errors, slopes, constants)
+    found = {}
+    for held in sorted(set(labels)):
         keep = np.array([0.0 if own == held else 1.0 for own in labels])
-        others = _moved(constants, _solved(seen, errors, slopes, constants, keep))
-        indices = [i for i, own in enumerate(own_labels) if own == held]
-        for i, error in zip(indices, log_errors([judged[i] for i in indices], others, simulate), strict=True):
-            found[i] = error
+        found[held] = _moved(constants, _solved(seen, errors, slopes, constants, keep) - whole)
     return found
+
+
+def left_out(
+    judged: Sequence[Observation],
+    others: Mapping[str, Constants],
+    otherwise: Constants,
+    label: Callable[[ServingRow], str],
+    simulate: bool = True,
+) -> list[float]:
+    """Errors of the judged observations with constants fitted without those of their own label (``otherwise`` where there were none)."""
+    return [_log_error(o, others.get(label(o.row), otherwise), simulate) for o in judged]
+
+
+def write_left_out(path: Path, found: Mapping[str, Mapping[str, Constants]]) -> None:
+    """Write constants by what is left out."""
+    lines = [
+        "# Made by python -m roofplan.accuracy.fit.serving --left-out: constants fitted without the rows of each label."
+    ]
+    for kind, by_label in found.items():
+        lines.append(f"{kind}:")
+        for held, own in by_label.items():
+            lines += [f"  {held}:", *(f"    {name}: {value:.4g}" for name, value in own.items())]
+    specfiles.write_text(path, "\n".join(lines) + "\n", overwrite=True)
+
+
+@functools.cache
+def read_left_out() -> dict[str, dict[str, Constants]]:
+    """The same as committed: by what is left out (a model, a device, an engine), and its label."""
+    return TypeAdapter(dict[str, dict[str, Constants]]).validate_python(specfiles.read_document(_LEFT_OUT).data)
 
 
 def summary(seen: Sequence[Observation], errors: Sequence[float], metric: str) -> str:
@@ -351,18 +386,30 @@ def _say(line: str) -> None:
     sys.stdout.flush()
 
 
-def main() -> None:
-    """Fit, and print constants and errors."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Fit, and print constants and errors; or write the constants without each model, device and engine."""
+    parser = argparse.ArgumentParser(prog="python -m roofplan.accuracy.fit.serving", description=__doc__)
+    parser.add_argument(
+        "--left-out", type=Path, metavar="YAML", help="write the constants of leave-one-out, from the published ones on"
+    )
+    wanted = parser.parse_args(arguments).left_out
     judged = observations([*read_rows(), *(row for row in read_speed_rows() if row.concurrency is None)])
     seen = thinned(judged)
-    fitted = fit(seen, expected(), say=_say)
+    fitted = (published(), *linearised(seen, published())) if wanted else fit(seen, expected(), say=_say)
     constants = fitted[0]
+    others = {name: without(seen, fitted, label) for name, label in LABELS.items()}
+    if wanted:
+        write_left_out(wanted, others)
+        return
     for name, value in constants.items():
         _say(f"{name:36s} {value:.4g}   (expected {PRIORS[name].expected:.4g})")
     for title, errors in (
         ("in sample", log_errors(judged, constants)),
         ("before any row", log_errors(judged, expected())),
-        *((f"leave one {name} out", left_out(seen, fitted, judged, label)) for name, label in LABELS.items()),
+        *(
+            (f"leave one {name} out", left_out(judged, others[name], constants, label))
+            for name, label in LABELS.items()
+        ),
     ):
         for metric in ("tpot", "ttft"):
             _say(f"{title}, {summary(judged, errors, metric)}")

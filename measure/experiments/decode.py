@@ -39,10 +39,12 @@ def run(
         with own.within_memory(f"decode of {batch} x {context} tokens"):
             step, cache = own.decode(built, batch, context)
             read = built.matrix_bytes + cache.bytes
+            measured = own.time(step, read)
+            read += built.touched_expert_bytes
             own.add(
                 "decode.step",
                 "s",
-                own.time(step, read),
+                measured,
                 {"batch": batch, "context": context, "bytes": read} | _flop(own.amounts(Load(batch, context))),
                 predict=lambda steps, b=batch, c=context: steps.step_s(b, c),  # type: ignore[misc]
             )

@@ -104,10 +104,12 @@ def _add(
     read = built.matrix_bytes + cache.bytes
     fused = own.step_models(weights)[1] if weights else None
     least = {"fused_s": float(fused.step_s(BATCH, CONTEXT))} if fused is not None else {}
+    measured = own.time(step, read)
+    read += built.touched_expert_bytes
     own.add(
         "weight_formats.step",
         "s",
-        own.time(step, read),
+        measured,
         parts | own.amounts(Load(BATCH, CONTEXT), weights) | {"bytes": read, "unpacked_bytes": unpacked} | least,
         predict=lambda steps: steps.step_s(BATCH, CONTEXT) + copied_s(steps, unpacked),
     )

@@ -18,12 +18,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from typing import Protocol, get_args
 
+from ...engines.timing import Admission
 from ...errors import DomainError
 from .. import domain
-
-Admission = Literal["mixed", "whole_prompts", "prefill_first"]
 
 
 class StepTime(Protocol):

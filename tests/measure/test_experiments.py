@@ -14,9 +14,9 @@ torch.set_num_threads(1)  # two threads on a shared machine wait for one another
 from measured_shapes import DENSE, LATENT, MIXTURE, SHAPES, tiny  # noqa: E402
 from shapes import HA, dense  # noqa: E402
 
-from roofplan import engines  # noqa: E402
+from roofplan import engines, hardware  # noqa: E402
 from roofplan.errors import DomainError  # noqa: E402
-from roofplan.measure.experiments import attention, batching, bench, decode, speculation  # noqa: E402
+from roofplan.measure.experiments import attention, batching, bench, decode, operations, speculation  # noqa: E402
 from roofplan.measure.known_devices import Devices  # noqa: E402
 from roofplan.measure.machine import Machine  # noqa: E402
 from roofplan.measure.reference.counting import count_launches, peak_bytes  # noqa: E402
@@ -31,6 +31,7 @@ from roofplan.planner.static_batching import continuous_run, static_run  # noqa:
 MACHINE = Machine("cpu", "cpu", "a CPU", cache_bytes=2**16, threads=1, memory_bytes=2**33)
 BRIEF = Limits(least=1, noise=1.0, most_s=1e-3, most=2, sample_s=0.0, warm_s=0.0)
 DEVICES = Devices(HA, None)
+H100 = hardware.load("h100-sxm5-80gb")
 WIDE = tiny(
     "wide",
     LayerGroup(
@@ -108,6 +109,12 @@ def test_bytes_and_flop_of_a_decode_step_are_the_planners():
         planned = bench.bench(MACHINE, WIDE, BRIEF, devices=DEVICES).amounts(Load(batch, context))
         assert record.parameters["bytes"] == planned["bytes"]
         assert record.parameters["flop"] == planned["flop"]
+
+
+def test_bytes_of_a_mixture_are_those_of_the_experts_that_were_read():
+    record = run("decode", MIXTURE, grid=((1, 5),))[0]
+    planned = bench.bench(MACHINE, MIXTURE, BRIEF, devices=DEVICES).amounts(Load(1, 5))
+    assert record.parameters["bytes"] == pytest.approx(planned["bytes"], rel=1e-9)
 
 
 def test_predictions_by_the_data_sheet_are_the_roofline():
@@ -248,6 +255,8 @@ def test_a_model_that_is_too_large_loses_layers_and_it_is_said(monkeypatch):
     # 45.1 MB a layer, 4.2 MB of tables, in 0.4 of 537 MB.
     assert own.spec.num_layers == 4
     assert said == ["deep: 4 of its 12 layers, since 0.5 GB of weights exceed 0.2 GB"]
+    monkeypatch.setattr(bench, "_MOST_BYTES", {True: 2**20, False: 2**20})  # a step over more takes too long
+    assert bench.bench(MACHINE, spec, BRIEF).spec.num_layers == 1
     monkeypatch.setattr(Machine, "free_bytes", lambda self: 2**20)
     with pytest.raises(DomainError, match="for 1 layers of deep"):
         bench.bench(MACHINE, spec, BRIEF)
@@ -258,6 +267,21 @@ def test_a_step_that_no_device_can_predict_is_measured_all_the_same():
     assert record.predicted_datasheet is None
     assert record.measured.median > 0
     assert "flop" not in record.parameters  # counted by the planner, which has no device
+
+
+def test_a_device_without_the_arithmetic_is_said_to_have_no_prediction():
+    said = []
+    narrow = replace(HA, peak=replace(HA.peak, bf16=None, fp32=None, int8=1e12))
+    record = run("decode", grid=((1, 5),), devices=Devices(narrow, None), say=said.append)[0]
+    assert record.predicted_datasheet is None
+    assert said[0].startswith("no prediction for wide on ha: ")
+
+
+def test_an_output_that_is_not_the_targets_is_said_to_be_a_fault(monkeypatch):
+    monkeypatch.setattr(speculation, "judged", lambda rounds: 1e-9)
+    said = []
+    run("speculation", say=said.append)
+    assert said == ["speculation: the output is not distributed as the target's (p 1.0e-09): a fault of roofplan"]
 
 
 def test_operations_of_a_step_are_counted():
@@ -335,7 +359,20 @@ def test_steps_become_graphs_but_for_experts_that_the_host_chooses(monkeypatch):
 
 def test_small_operations_are_launched_by_a_graph_on_cuda_and_by_the_host_elsewhere():
     model = Reference(DENSE)
-    host, passes = bench._launches_of(model, MACHINE)
-    device, same = bench._launches_of(model, replace(MACHINE, kind="cuda"))
+    host, passes = operations.launches_of(model, MACHINE)
+    device, same = operations.launches_of(model, replace(MACHINE, kind="cuda"))
     assert host > device > 1  # views cost the host alone
     assert passes == same > 0
+
+
+def test_predictions_for_a_measured_machine_count_operations_as_long_as_they_take(monkeypatch):
+    def predicted(seconds: float) -> float:
+        monkeypatch.setattr(bench, "operation_s", lambda machine, dtype: seconds)
+        own = bench.bench(MACHINE, WIDE, BRIEF, devices=Devices(None, H100))
+        own._launches = (10.0, 0.0)
+        return float(own.step_models()[1].step_s(1, 4))
+
+    # Two layers of a write, an activation and two norms each, the table and the last norm: ten of them, a hundred operations.
+    assert predicted(2e-6) - predicted(1e-6) == pytest.approx(100 * 1e-6)
+    operations.operation_s.cache_clear()
+    assert 0 < operations.operation_s(MACHINE, "fp32") < 0.1

@@ -18,6 +18,7 @@ from roofplan.errors import DomainError  # noqa: E402
 from roofplan.measure.reference.attention import attend  # noqa: E402
 from roofplan.measure.reference.depth import at_depth, layers_within  # noqa: E402
 from roofplan.measure.reference.linear import packed  # noqa: E402
+from roofplan.measure.reference.masks import Rotations  # noqa: E402
 from roofplan.measure.reference.model import Reference  # noqa: E402
 from roofplan.measure.reference.sparse import Choice, taken  # noqa: E402
 from roofplan.models.spec import Attention, CrossAttention, LatentAttention, Recurrent  # noqa: E402
@@ -221,6 +222,56 @@ def test_more_tokens_than_the_cache_has_room_for_are_refused():
     model = Reference(DENSE)
     with pytest.raises(DomainError, match="at most 4, for which the cache is made"):
         model(model.tokens(1, 5), model.cache(1, 4))
+
+
+@pytest.mark.parametrize("kind", ["contiguous", "paged"])
+@pytest.mark.parametrize("spec", [DENSE, LATENT], ids=lambda spec: spec.name)
+def test_every_cache_refuses_more_than_it_has_room_for(spec, kind):
+    model = Reference(spec)
+    cache = model.cache(1, 4, kind=kind, block=2)
+    model(model.tokens(1, 4), cache)
+    with pytest.raises(DomainError, match="at most 4"):
+        model(model.tokens(1, 1), cache)
+
+
+def test_rings_hold_sequences_of_one_length_only():
+    model = Reference(next(spec for spec in SHAPES if spec.name == "window"))
+    cache = model.cache(2, 12)
+    cache.each = [3, 5]
+    with pytest.raises(DomainError, match="sequences of one length"):
+        model(model.tokens(2, 1), cache)
+
+
+def test_sequences_of_unequal_lengths_choose_their_own_entries():
+    model = Reference(next(spec for spec in SHAPES if spec.name == "indexed"), torch.float64)
+    cache = model.cache(2, 12)
+    prompts = model.tokens(1, 9, seed=1), model.tokens(1, 6, seed=2)
+    for row, prompt in enumerate(prompts):
+        model(prompt, cache.sequence(row))
+    cache.each = [9, 6]
+    new = model.tokens(2, 1, seed=3)
+    both = model(new, cache)
+    for row, prompt in enumerate(prompts):
+        alone = model(torch.cat([prompt, new[row : row + 1]], dim=1))
+        assert torch.allclose(both[row], alone[0], rtol=EXACT, atol=EXACT)
+
+
+def test_rotations_keep_lengths_and_leave_a_last_channel_alone():
+    turn = Rotations(torch.arange(3))
+    x = torch.randn(1, 1, 3, 5, generator=torch.Generator().manual_seed(0))
+    turned = turn.rotate(x)
+    assert torch.equal(turned[..., 4], x[..., 4])
+    assert torch.equal(turned[:, :, 0], x[:, :, 0])  # position zero
+    assert torch.allclose(turned.norm(dim=-1), x.norm(dim=-1))
+    one = x[..., :1]
+    assert turn.rotate(one) is one
+
+
+def test_scores_of_rotated_vectors_depend_on_the_distance_alone():
+    q, k = (torch.randn(1, 1, 1, 8, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2))
+    at = {p: Rotations(torch.tensor([p])) for p in (2, 5, 12, 15)}
+    near, far = ((at[a].rotate(q) * at[b].rotate(k)).sum() for a, b in ((5, 2), (15, 12)))
+    assert near == pytest.approx(float(far), rel=1e-5)
 
 
 def test_more_tokens_than_learned_positions_are_refused():

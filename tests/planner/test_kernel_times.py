@@ -18,6 +18,7 @@ from pytest import approx
 from round_numbers import KERNELS, KIB, TIMING, US, linked, reach, table
 from shapes import HH, M8
 
+from roofplan import models
 from roofplan.hardware.achieved import Kernel, UsualExchange, choose
 from roofplan.planner.costs import (
     ActivationTraffic,
@@ -33,6 +34,8 @@ from roofplan.planner.costs import (
     StateUpdate,
 )
 from roofplan.planner.kernel_times import ExchangeTimes, OperatorTime, nominal_time, reached_time
+from roofplan.planner.operators import build_operators
+from roofplan.planner.parallel import Layout
 from roofplan.planner.step import StepModel
 
 if TYPE_CHECKING:
@@ -406,3 +409,24 @@ def test_products_of_an_engine_that_are_faster_than_those_that_were_measured() -
         plain, own = reached_time(D, KERNELS, product), reached_time(d, KERNELS, product)
         assert plain.s_per_flop == approx(ratio * own.s_per_flop)
         assert (own.fixed_s, own.s_per_byte) == (plain.fixed_s, plain.s_per_byte)
+
+
+@pytest.mark.parametrize(
+    ("model", "tp", "bytes_per_token"),
+    [
+        ("llama-3.1-8b", 1, 32 * 3 * 14336 * 2),  # gate and up read, their product written
+        ("llama-3.1-8b", 8, 32 * 3 * 14336 * 2 / 8),
+        (
+            "deepseek-v3",
+            1,
+            (3 * 3 * 18432 + 58 * 3 * 2048) * 2,
+        ),  # dense layers and shared experts; the routed ones' is in their kernel
+        ("mixtral-8x7b", 1, 0),
+    ],
+)
+def test_activations_of_dense_parts_pass_through_memory_once(model: str, tp: int, bytes_per_token: float) -> None:
+    d = reach(models.load(model), HH, layout=Layout(tp=tp))
+    gates = [o for o in build_operators(d) if isinstance(o, ActivationTraffic) and o.kind == "gate"]
+    assert sum(gate.bytes_per_token for gate in gates) == bytes_per_token
+    for gate in gates:
+        assert seconds(gate, chunk=100) == approx(100 * gate.bytes_per_token / (0.7 * W))

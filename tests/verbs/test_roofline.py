@@ -59,7 +59,6 @@ def test_the_slope_of_a_cache_is_drawn_where_its_rate_is_known() -> None:
     assert "no bandwidth of the cache of rtx-4090 is known (only its size, 72 MB): no such ceiling" in unknown.stdout
 
 
-
 def test_the_library_gives_the_same_answer() -> None:
     made = roofplan.roofline("llama-3.1-8b", "h100-sxm", prompt=4096, output=512, concurrency=64)
     assert json.loads(json.dumps(made.to_dict())) == answer(*LINE)

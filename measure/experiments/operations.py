@@ -1,0 +1,104 @@
+"""The small operations of the reference transformer: how many there are, what they move, and what one of them takes.
+
+The planner takes an engine's word for how many small kernels a layer has; torch's eager operations are more, and each costs the host its
+time. Both are counted here, and one figure is timed: an operation of a model so small that it does nothing else.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from ...models.spec import Attention, LayerGroup, Mlp, ModelSpec, Source
+from ...planner.costs import Elementwise
+from ..timing import QUICK, graphed, time_call
+
+if TYPE_CHECKING:
+    from ...hardware import HardwareSpec
+    from ..machine import Machine
+    from ..reference.model import Reference
+
+TORCH_TYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
+_PROMPTS = (16, 32)  # tokens of the passes from whose difference the traffic of one token is counted
+_TINY = ModelSpec(
+    schema="roofplan/model/v1",
+    name="tiny",
+    sources=(Source(kind="user", source="the smallest shape, whose steps are all launches"),),
+    hidden_size=64,
+    vocab_size=64,
+    tied_embeddings=True,
+    layers=(
+        LayerGroup(
+            count=8,
+            attention=(Attention(kind="full", num_heads=2, num_kv_heads=1, head_dim=32),),
+            mlp=(Mlp(kind="gated", intermediate_size=128),),
+        ),
+    ),
+)
+
+
+def launches_of(model: Reference, machine: Machine) -> tuple[float, float]:
+    """Small operations of a step for each that the planner counts, and passes over a token's vector beyond those that it counts.
+
+    On a CPU, and wherever operations are launched one by one, a view costs the host as much as a small operation.
+    """
+    from ... import engines
+    from ...planner.deployment import Deployment, Workload
+    from ...planner.formats import Formats, parse_weights
+    from ...planner.operators import build_operators
+    from ..reference.counting import count_launches
+
+    cache = model.cache(1, _PROMPTS[0])
+    cache.length = _PROMPTS[0] - 1
+    token = model.tokens(1, 1)
+    step = count_launches(lambda: model(token, cache))
+    moved = []
+    for count in _PROMPTS:
+        tokens, held = model.tokens(1, count), model.cache(1, count)
+        moved.append(count_launches(lambda t=tokens, h=held: model(t, h)).small_bytes)  # type: ignore[misc]
+    of_token = (moved[1] - moved[0]) / (_PROMPTS[1] - _PROMPTS[0])
+    format_ = engines.load_format(next(name for name, size in BYTES.items() if size == model.dtype.itemsize))
+    formats = Formats(format_.name, parse_weights(f"all={format_.name}", engines.load_format), format_, format_)
+    operators = build_operators(Deployment(model.spec, _any_device(), formats, engines.load("plain"), Workload(1, 1)))
+    small = [operator for operator in operators if isinstance(operator, Elementwise)]
+    launched = step.small + (0 if machine.kind == "cuda" else step.views)
+    counted = sum(operator.bytes_per_token for operator in small)
+    vectors = model.spec.num_layers * model.spec.hidden_size * model.dtype.itemsize
+    return launched / sum(operator.launches for operator in small), max(0.0, (of_token - counted) / vectors)
+
+
+@functools.cache
+def operation_s(machine: Machine, dtype: str) -> float:
+    """Seconds of one operation that torch dispatches for the reference transformer, Python's part of it included: that of a tiny one.
+
+    A model of a few thousand weights does nothing but launch. On a device with graphs it is what a kernel of a graph takes.
+    """
+    import torch
+
+    from ..reference.counting import count_launches
+    from ..reference.model import Reference
+
+    built = Reference(_TINY, getattr(torch, TORCH_TYPES[dtype]), machine.torch_device, packed=machine.kind == "cpu")
+    cache, token = built.cache(1, _PROMPTS[0]), built.tokens(1, 1)
+
+    def step() -> Any:
+        cache.length = _PROMPTS[0] - 1
+        return built(token, cache)
+
+    found = count_launches(step)
+    launched = found.products + found.small + (0 if machine.kind == "cuda" else found.views)
+    return time_call(graphed(step, machine), machine=machine, limits=QUICK).median / launched
+
+
+def _any_device() -> HardwareSpec:
+    """A device for operators, which are counted and not timed."""
+    from ...hardware.spec import Evidence, HardwareSpec, Memory, Peak
+
+    return HardwareSpec(
+        schema="roofplan/hardware/v1",
+        name="any",
+        memory=Memory(nameplate=2**40, bandwidth=1.0),
+        peak=Peak(fp32=1.0),
+        evidence=(Evidence(figures=("memory", "peak"), kind="derived", source="units"),),
+    )
