@@ -201,7 +201,7 @@ def table_of(rows: Sequence[ServingRow], found: Predictions, metric: str) -> lis
         for tool in TOOLS:
             own = metric_of([_compared(row, found[tool][row.id], metric) for row in members])
             shared = metric_of([_compared(row, found[tool][row.id], metric) for row in members if row.id in common])
-            figures = (shared.median_ape, shared.mean_ape, shared.median_error, own.median_ape, own.mean_ape)
+            figures = (shared.median_ape, shared.mean_ape, shared.median_bias, own.median_ape, own.mean_ape)
             counts = (f"{own.answered} of {own.rows}", str(shared.rows))
             lines.append([group, tool, *counts, *(_percent(value, signed=n == 2) for n, value in enumerate(figures))])
     return lines

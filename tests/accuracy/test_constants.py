@@ -35,7 +35,8 @@ def test_every_name_is_a_figure_of_its_file() -> None:
 @pytest.mark.parametrize("slug", ["vllm@0.9", "sglang@0.3", "tensorrt-llm@0.19"])
 def test_what_the_fit_of_serving_gives_is_counted(slug: str) -> None:
     names = set(FOUND[f"engines/catalogue/{slug}"].names)
-    own = {f"timing.{name}" for name in (*PER_ENGINE, *SHARED) if name != "request_overhead"}
+    requests = {"request_overhead", "expert_request_overhead"}
+    own = {f"{'scheduling' if name in requests else 'timing'}.{name}" for name in (*PER_ENGINE, *SHARED)}
     floors = {"timing.routing", "timing.latent", "timing.gated_delta", "timing.sparse_index"}
     assert own - floors <= names
     assert {name.replace("timing", "floors") for name in floors} <= set(FOUND["hardware/kernels/generic"].names)

@@ -138,12 +138,12 @@ def test_times_per_token_by_context(name: str, context: int) -> None:
 
 
 def test_prompts_of_one_request() -> None:
-    _, model = deployed("nemotron-3-super-120b-a12b", "dgx-spark-gb10", "vllm@0.22", weights="nvfp4", prompt=7234)
+    d, model = deployed("nemotron-3-super-120b-a12b", "dgx-spark-gb10", "vllm@0.22", weights="nvfp4", prompt=7234)
     cut = [
         model.step_s(0, 0, chunk=size, past=past)
         for size, past in ((2048, 0), (2048, 2048), (2048, 4096), (1090, 6144))
     ]
-    host = roofplan.engines.load("vllm@0.22").scheduling.request_overhead
+    host = d.scheduling.request_overhead
     rate, ttft = compared("VBLG-0027"), compared("VBLG-0026")
     assert rate.predicted == approx(7234 / sum(cut), rel=1e-9)  # steps of 2048 tokens on this device
     assert ttft.predicted == approx((sum(cut) + host) * 1e3, rel=1e-9)

@@ -61,7 +61,7 @@ SIMULATED = [
 def test_simulating_a_row_is_simulating_its_client(wanted: dict, policy: dict, lengths: tuple[int, int]) -> None:
     row = found(**wanted)
     case = case_of(row)
-    scheduling = case.deployment.engine.scheduling
+    scheduling = case.deployment.scheduling
     model = StepModel.reached(case.deployment)
     draw = np.random.RandomState(0)  # 10 C prompts, then as many outputs
     prompts, outputs = (draw.randint(*lengths, 10 * 16) for _ in range(2))
@@ -91,7 +91,7 @@ def test_the_closed_form_of_a_row(wanted: dict, policy: dict, _: object) -> None
     row = found(**wanted)
     case = case_of(row)
     delays = {name: policy.get(name, 0) for name in ("look_ahead", "poll_steps", "hold_steps")}
-    scheduling = replace(case.deployment.engine.scheduling, hold_share=0.9 if delays["hold_steps"] else 1.0, **delays)
+    scheduling = replace(case.deployment.scheduling, hold_share=0.9 if delays["hold_steps"] else 1.0, **delays)
     server = Server(
         model=StepModel.reached(case.deployment), scheduling=scheduling, budget=policy["budget"], places=case.places
     )
@@ -232,9 +232,6 @@ def test_servers_that_poll_in_published_rows(concurrency: int, printed: float) -
     assert distances(sample("sglang", concurrency, polls=True, count=5))[0] <= printed + 0.06
 
 
-@pytest.mark.xfail(
-    strict=True, reason="prompts that a poll takes in together share a floor, but TPOT is charged with each one's alone"
-)
 def test_the_time_per_token_of_servers_that_poll_in_published_rows() -> None:
     assert distances(sample("sglang", 64, polls=True, count=5))[1] <= 0.06
 

@@ -166,7 +166,7 @@ OLD: dict[str, Any] = {"waves": 10, "length_from": 0.8, "seed": 0}
         (
             {"engine": "vllm", "model": "Qwen/Qwen3-32B", "isl": 4096, "osl": 512, "concurrency": 8},
             {"waves": 10, "requests": None, "length_from": 1.0, "seed": None},
-            {"batched_tokens": 4104, "kv": "bf16", "look_ahead": 1, "engine_version": "0.12.0"},
+            {"batched_tokens": 4104, "kv": "bf16", "look_ahead": None, "engine_version": "0.12.0"},
         ),
         (
             {

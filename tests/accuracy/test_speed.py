@@ -405,8 +405,7 @@ def test_closed_loops_by_the_defaults_of_their_engines(answer: SpeedAccuracy) ->
         assert (case.client, case.row) == (known.client, row)
         assert case.deployment.formats == known.deployment.formats
         assert case.deployment.engine is known.deployment.engine
-        scheduling = case.deployment.engine.scheduling
-        assert case.scheduling == scheduling
+        assert case.scheduling == case.deployment.scheduling
         if row.engine == "vllm":
             assert case.deployment.max_batched_tokens == 8192
         expected = predict(case)

@@ -102,7 +102,7 @@ def test_the_activation_constants_of_vllm_are_marked_as_fitted() -> None:
         ("vllm@0.19", "vllm@0.19"),
         ("vllm@0.19.0", "vllm@0.19"),
         ("vLLM@v0.19.1", "vllm@0.19"),
-        ("vllm@0.15.1", "vllm@0.12"),  # in between: the newest that is not later
+        ("vllm@0.15.1", "vllm@0.14"),  # in between: the newest that is not later
         ("vllm@0.8.5.post1", "vllm@0.8"),
         ("vllm@0.7.3", "vllm@0.6"),
         ("vllm@0.29.0", "vllm@0.28"),
