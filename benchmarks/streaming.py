@@ -1,10 +1,10 @@
 """Streaming through memory: roofplan's operations beside plain C loops on the same buffers, turn by turn in one run.
 
 The loops are compiled here (``cc -O3 -march=native -fopenmp``, sums in any order) and run in this process with as many threads as torch:
-after ``import torch`` both use one OpenMP library, thus one team of threads, and neither waits for a core on which the other's threads still
-spin. Ours and the loop run one right after the other, in an order that changes by chance; the ratio is the median over these pairs, so that
-what disturbs the machine for longer than a call meets both alike. Target: the streaming read of ``roofplan measure`` reaches 95 % of the C
-read, or more.
+after ``import torch`` both use one OpenMP library, thus one team of threads, and neither waits for a core on which the other's threads
+still spin. Ours and the loop run one right after the other, in an order that changes by chance; the ratio is the median over these pairs,
+so that what disturbs the machine for longer than a call meets both alike. Target: the streaming read of ``roofplan measure`` reaches 95 %
+of the C read, or more.
 
 Run: ``python benchmarks/streaming.py [MIB [SECONDS]]``; exit code 1 when the target is missed, 2 without a compiler.
 """
