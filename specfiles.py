@@ -200,7 +200,7 @@ def _scratch(target: Path, content: bytes) -> Path:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
-    except BaseException:
+    except BaseException:  # also Ctrl-C: tidied up, then raised again
         scratch.unlink(missing_ok=True)
         raise
     return scratch

@@ -76,7 +76,7 @@ def sweep(
         settings |= {"prompt": shortest - 1, "output": 1}
     for axis in axes:
         if axis.name in {"prompt", "output"}:
-            settings[axis.name] = min(axis.values)  # type: ignore[literal-required]
+            settings[axis.name] = min(axis.values)  # type: ignore[literal-required]  # one of two names, as asked above
     variants = _variants(
         model, device, [axis for axis in axes if axis.name not in WORKLOAD_AXES], settings, usd_per_hour
     )

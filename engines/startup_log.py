@@ -129,7 +129,7 @@ def parse_startup_log(text: str, where: str) -> StartupLog:
         end = log.place(len(log.text.rstrip()))
         wanted = "a log that goes as far as sizing it"
         raise SpecError("start-up log", got="no size of the cache", wanted=wanted, hint=spec.hint, where=end)
-    return StartupLog(engine=spec.engine, **_with_differences(facts))  # type: ignore[arg-type]
+    return StartupLog(engine=spec.engine, **_with_differences(facts))  # type: ignore[arg-type]  # the facts of a spec are its fields
 
 
 def _spec_of(log: Log) -> LogSpec:

@@ -134,7 +134,7 @@ def launches_of(model: LoadedModel, spec: ModelSpec) -> tuple[float, float]:
     with torch.inference_mode():
         for count in _PROMPTS:
             ids = model.prompt(count)
-            moved.append(count_launches(lambda ids=ids: model.step(ids, None, use_cache=True)).small_bytes)  # type: ignore[misc]
+            moved.append(count_launches(lambda ids=ids: model.step(ids, None, use_cache=True)).small_bytes)  # type: ignore[misc]  # mypy: defaults bind the loop
         _, cache = model.step(model.prompt(_PROMPTS[0]), None, use_cache=True)
         step = count_launches(lambda: model.step(model.prompt(1), cache, use_cache=True))
     of_token = (moved[1] - moved[0]) / (_PROMPTS[1] - _PROMPTS[0])

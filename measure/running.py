@@ -179,7 +179,7 @@ def _take(taking: Taking) -> dict[str, Any] | None:
     if _takes_ceilings(command, taking.devices):
         made = _ceilings(taking)
     for name in [name for group, names in EXPERIMENTS.items() if command in {group, "all"} for name in names]:
-        _step(taking, name, lambda name=name: _experiment(taking, name))  # type: ignore[misc]
+        _step(taking, name, lambda name=name: _experiment(taking, name))  # type: ignore[misc]  # mypy: defaults bind the loop
     if command in {"collectives", "all"}:
         _step(taking, "collectives", lambda: _collectives(taking))
     return made

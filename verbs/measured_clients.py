@@ -238,7 +238,7 @@ def server(
             tell=tell,
             keep=kept.append,
         )
-    except BaseException:
+    except BaseException:  # also Ctrl-C: what was measured is kept, then raised again
         if kept:
             keep(kept[-1], json)
         raise

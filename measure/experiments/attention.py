@@ -132,7 +132,7 @@ def _prompt(own: Bench, heads: Attention, tokens: int) -> None:
             "s",
             own.time(call),
             {"tokens": tokens, "bytes": moved + extra, "flop": flop},
-            predict=lambda steps, e=extra: operator_s(steps, "attention prefill", load) + copied_s(steps, e),  # type: ignore[misc]
+            predict=lambda steps, e=extra: operator_s(steps, "attention prefill", load) + copied_s(steps, e),  # type: ignore[misc]  # mypy: defaults bind the loop
         )
         own.add(
             f"attention.{name}_peak",

@@ -59,15 +59,15 @@ def run(
             "s",
             own.time(step, built.matrix_bytes + cache.bytes),
             {"position": position} | own.amounts(Load(1, position)),
-            predict=lambda steps, n=position: steps.step_s(1, n),  # type: ignore[misc]
+            predict=lambda steps, n=position: steps.step_s(1, n),  # type: ignore[misc]  # mypy: defaults bind the loop
         )
         whole = built.tokens(1, position)
         own.add(
             "cache.token_without",
             "s",
-            own.time(lambda tokens=whole: built(tokens)),  # type: ignore[misc]
+            own.time(lambda tokens=whole: built(tokens)),  # type: ignore[misc]  # mypy: defaults bind the loop
             {"position": position} | own.amounts(Load(0, 0, chunk=position)),
-            predict=lambda steps, n=position: steps.step_s(0, 0, chunk=n),  # type: ignore[misc]
+            predict=lambda steps, n=position: steps.step_s(0, 0, chunk=n),  # type: ignore[misc]  # mypy: defaults bind the loop
         )
         own.add("cache.bytes", "B", cache.bytes, {"position": position}, predicted=layout.bytes_per_sequence(position))
         _add_peaks(own, built, cache, whole)
@@ -78,9 +78,9 @@ def run(
         own.add(
             f"cache.generation_{name}",
             "s",
-            own.time(lambda c=cached: built.generate(tokens, output, cached=c)),  # type: ignore[misc]
+            own.time(lambda c=cached: built.generate(tokens, output, cached=c)),  # type: ignore[misc]  # mypy: defaults bind the loop
             {"prompt": prompt, "output": output, "token_passes": passes.with_cache if cached else passes.without_cache},
-            predict=lambda steps, c=cached: _chosen(generation_s(steps, prompt, output), cached=c),  # type: ignore[misc]
+            predict=lambda steps, c=cached: _chosen(generation_s(steps, prompt, output), cached=c),  # type: ignore[misc]  # mypy: defaults bind the loop
         )
     return own.records[begun:]
 

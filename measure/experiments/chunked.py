@@ -56,8 +56,8 @@ def run(
             own.add(
                 f"chunked.{name}",
                 "s",
-                own.time(lambda b=begin, c=chunk: compute(b, c)),  # type: ignore[misc]
+                own.time(lambda b=begin, c=chunk: compute(b, c)),  # type: ignore[misc]  # mypy: defaults bind the loop
                 parts,
-                predict=lambda steps, c=chunk, f=figure: getattr(chunked_prefill(steps, length, [c])[0], f),  # type: ignore[misc]
+                predict=lambda steps, c=chunk, f=figure: getattr(chunked_prefill(steps, length, [c])[0], f),  # type: ignore[misc]  # mypy: defaults bind the loop
             )
     return own.records[begun:]

@@ -46,7 +46,7 @@ def run(
                 "s",
                 measured,
                 {"batch": batch, "context": context, "bytes": read} | _flop(own.amounts(Load(batch, context))),
-                predict=lambda steps, b=batch, c=context: steps.step_s(b, c),  # type: ignore[misc]
+                predict=lambda steps, b=batch, c=context: steps.step_s(b, c),  # type: ignore[misc]  # mypy: defaults bind the loop
             )
             del step, cache
     return own.records[begun:]

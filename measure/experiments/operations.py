@@ -56,7 +56,7 @@ def launches_of(model: Reference, machine: Machine) -> tuple[float, float]:
     moved = []
     for count in _PROMPTS:
         tokens, held = model.tokens(1, count), model.cache(1, count)
-        moved.append(count_launches(lambda t=tokens, h=held: model(t, h)).small_bytes)  # type: ignore[misc]
+        moved.append(count_launches(lambda t=tokens, h=held: model(t, h)).small_bytes)  # type: ignore[misc]  # mypy: defaults bind the loop
     of_token = (moved[1] - moved[0]) / (_PROMPTS[1] - _PROMPTS[0])
     format_ = engines.load_format(next(name for name, size in BYTES.items() if size == model.dtype.itemsize))
     formats = Formats(format_.name, parse_weights(f"all={format_.name}", engines.load_format), format_, format_)

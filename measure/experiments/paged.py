@@ -58,7 +58,7 @@ def run(
                 "s",
                 own.time(step, built.matrix_bytes + cache.bytes),
                 {"batch": batch, "context": context, "block": block},
-                predict=lambda steps, b=batch, c=context, g=gathered: steps.step_s(b, c) + copied_s(steps, 2 * g),  # type: ignore[misc]
+                predict=lambda steps, b=batch, c=context, g=gathered: steps.step_s(b, c) + copied_s(steps, 2 * g),  # type: ignore[misc]  # mypy: defaults bind the loop
             )
         held = batch * blocks_of(context, block) * block * per_token
         waste = {"batch": batch, "context": context, "block": block, "wasted_slots": wasted_slots(context, block)}

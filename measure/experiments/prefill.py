@@ -43,6 +43,6 @@ def run(
                 "s",
                 own.time(prompt),
                 {"prompt": length} | own.amounts(Load(0, 0, chunk=length)),
-                predict=lambda steps, n=length: steps.step_s(0, 0, chunk=n),  # type: ignore[misc]
+                predict=lambda steps, n=length: steps.step_s(0, 0, chunk=n),  # type: ignore[misc]  # mypy: defaults bind the loop
             )
     return own.records[begun:]

@@ -55,8 +55,8 @@ def run(
         own.add(
             "prefix.suffix",
             "s",
-            own.time(lambda h=held: compute(h)),  # type: ignore[misc]
+            own.time(lambda h=held: compute(h)),  # type: ignore[misc]  # mypy: defaults bind the loop
             {"prompt": length, "reused": held} | own.amounts(Load(0, 0, chunk=length - held, past=held)),
-            predict=lambda steps, h=held: suffix_prefill(steps, length, h).suffix_s,  # type: ignore[misc]
+            predict=lambda steps, h=held: suffix_prefill(steps, length, h).suffix_s,  # type: ignore[misc]  # mypy: defaults bind the loop
         )
     return own.records[begun:]
