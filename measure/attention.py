@@ -1,7 +1,8 @@
 """Attention as torch's fused kernel runs it: decoding over caches of several lengths, and causal prompts.
 
 What a step needs beside products: kernels of attention have rates of their own, which products do not show. Shapes are those of a small
-layer (eight KV heads of 128, four queries each), so that none of them is a shape of the models that are predicted later.
+layer (eight KV heads of 128, four queries each), so that none of them is a shape of models that are predicted later. Some are taken with
+one query to a KV head and with eight too: operations to a byte of cache differ by models, and where they take time is seen by nothing else.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 KV_HEADS = 8
 GROUP = 4  # queries that share a KV head
+OTHER_GROUPS = (1, 8)
 WIDTH = 128
 DECODE = tuple(
     (batch, context) for batch in (1, 4, 16) for context in (128, 512, 2048, 8192)
@@ -36,6 +38,7 @@ MOST_ENTRIES = {
     "cuda": 2**20,
 }  # of all sequences: on a CPU 256 MiB of float32, which take long to fill
 COARSE_DECODE = ((1, 512), (1, 8192), (8, 512), (8, 2048))
+GROUPED = ((1, 8192), (8, 512), (8, 2048))  # that are taken with other groups too
 PREFILL = (64, 256, 1024, 2048)  # tokens of one prompt
 COARSE_PREFILL = (128, 1024)
 
@@ -62,7 +65,7 @@ def attention(
     ----------
     hardware : the catalogue's device, for the prediction
     types : arithmetic types; by default fp32 on a CPU, else bf16
-    decode : pairs of sequences and entries of each
+    decode : pairs of sequences and entries of each, with four queries to a KV head; by default some with other groups beside them
     prefill : tokens of one prompt
     coarse : fewer shapes
     into : a list that gets each record as it is made
@@ -77,16 +80,20 @@ def attention(
     began = len(records)
     usual = "fp32" if machine.kind == "cpu" else "bf16"
     for name in types or (usual,):
-        pairs = decode or (COARSE_DECODE if coarse else DECODE)
-        shapes = [("decode", *pair) for pair in pairs if math.prod(pair) <= MOST_ENTRIES[machine.kind]]
-        shapes += [("prefill", 1, tokens) for tokens in prefill or (COARSE_PREFILL if coarse else PREFILL)]
+        grouped = [(*pair, GROUP) for pair in decode or (COARSE_DECODE if coarse else DECODE)]
+        if not decode:
+            grouped += [(*pair, group) for group in OTHER_GROUPS for pair in (GROUPED[-1:] if coarse else GROUPED)]
+        shapes = [("decode", *shape) for shape in grouped if math.prod(shape[:2]) <= MOST_ENTRIES[machine.kind]]
+        shapes += [("prefill", 1, tokens, GROUP) for tokens in prefill or (COARSE_PREFILL if coarse else PREFILL)]
         records.extend(_by_shape(torch, name, shapes, machine, limits, hardware, clock, say))
         machine.empty_cache()
     return records[began:]
 
 
-def decode_of(torch: Any, dtype: Any, batch: int, context: int, machine: Machine) -> tuple[Callable[[], Any], int, int]:
-    """What attends with one query per sequence, its bytes and its FLOP.
+def decode_of(
+    torch: Any, dtype: Any, batch: int, context: int, machine: Machine, group: int = GROUP
+) -> tuple[Callable[[], Any], int, int]:
+    """What attends with one query per head and sequence, its bytes and its FLOP.
 
     Queries that share a KV head are rows of one product, so that a cache is read once for all of them.
     """
@@ -96,7 +103,7 @@ def decode_of(torch: Any, dtype: Any, batch: int, context: int, machine: Machine
     one_cache = 2 * dtype.itemsize * batch * KV_HEADS * context * WIDTH
     copies = copies_needed(one_cache, machine.cache_bytes)
     caches = [torch.ones((2, *shape), device=machine.torch_device).to(dtype) for _ in range(copies)]
-    queries = torch.ones((batch, KV_HEADS, GROUP, WIDTH), device=machine.torch_device).to(dtype)
+    queries = torch.ones((batch, KV_HEADS, group, WIDTH), device=machine.torch_device).to(dtype)
     out = functional.scaled_dot_product_attention(queries, caches[0][0], caches[0][1])
 
     def attend(cache: Any) -> Callable[[], Any]:
@@ -104,7 +111,7 @@ def decode_of(torch: Any, dtype: Any, batch: int, context: int, machine: Machine
         return lambda: functional.scaled_dot_product_attention(queries, keys, values)
 
     moved = caches[0].nbytes + queries.nbytes + out.nbytes
-    flop = attention_flop(KV_HEADS * GROUP, WIDTH, 1, batch * context)
+    flop = attention_flop(KV_HEADS * group, WIDTH, 1, batch * context)
     return rotate([attend(cache) for cache in caches]), moved, flop
 
 
@@ -126,7 +133,7 @@ def prefill_of(torch: Any, dtype: Any, tokens: int, machine: Machine) -> tuple[C
 def _by_shape(
     torch: Any,
     name: str,
-    shapes: Sequence[tuple[str, int, int]],
+    shapes: Sequence[tuple[str, int, int, int]],
     machine: Machine,
     limits: Limits,
     hardware: HardwareSpec | None,
@@ -134,7 +141,7 @@ def _by_shape(
     say: Callable[[str], None],
 ) -> Iterator[Record]:
     dtype, roof = getattr(torch, TYPES[name].operand), datasheet_roof(hardware, machine.cache_bytes)
-    for phase, batch, tokens in shapes:
+    for phase, batch, tokens, group in shapes:
         cache_bytes = 2 * dtype.itemsize * batch * KV_HEADS * tokens * WIDTH
         free = machine.free_bytes()
         if free and max(cache_bytes, 6 * machine.cache_bytes) > free // 2:
@@ -142,7 +149,7 @@ def _by_shape(
             continue
         try:
             if phase == "decode":
-                call, moved, flop = decode_of(torch, dtype, batch, tokens, machine)
+                call, moved, flop = decode_of(torch, dtype, batch, tokens, machine, group)
             else:
                 call, moved, flop = prefill_of(torch, dtype, tokens, machine)
             measured = time_call(call, machine=machine, limits=limits, clock=clock)
@@ -155,7 +162,7 @@ def _by_shape(
             "flop": flop,
             "batch": batch,
             "tokens": tokens,
-            "heads": KV_HEADS * GROUP,
+            "heads": KV_HEADS * group,
             "kv_heads": KV_HEADS,
             "width": WIDTH,
             "arithmetic": name,

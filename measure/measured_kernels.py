@@ -58,7 +58,7 @@ def measured_kernels(run: Run, bandwidth: float, peaks: dict[str, float], base: 
     products = {name: _kernel(fitted, bandwidth, peaks[name]) for name, fitted in fits.items()}
     said: dict[str, Any] = {"gemm": _of_types(products, "gemm", base)} if products else {}
     decode = _by_type(run.named("attention.decode"), peaks)
-    attention = {name: _fit(records, least, launch, best) for name, records in decode.items()}
+    attention = {name: _fit(records, least, launch, best, peak=peaks[name]) for name, records in decode.items()}
     attended = {name: _kernel(fitted, bandwidth, peaks[name]) for name, fitted in attention.items() if fitted}
     if attended:
         said["decode_attention"] = _attention_of(attended, base)
@@ -139,7 +139,13 @@ def _fit_prompts(by_type: dict[str, list[Record]], launch: float, best_bytes: fl
 
 
 def _fit(
-    records: Sequence[Record], least_bytes: float, launch: float, best_bytes: float, ramp: float = 0.0
+    records: Sequence[Record],
+    least_bytes: float,
+    launch: float,
+    best_bytes: float,
+    ramp: float = 0.0,
+    *,
+    peak: float = 0.0,
 ) -> Fitted | None:
     """A kernel fitted to records; those that a cache held do not show what memory gives."""
     fitting = [record for record in records if is_from_memory(record, least_bytes)] or list(records)
@@ -150,7 +156,7 @@ def _fit(
     ]
     if not calls:
         return None
-    fitted = fit_kernel(calls, stream_bytes_per_s=best_bytes)
+    fitted = fit_kernel(calls, stream_bytes_per_s=best_bytes, product_flop_per_s=peak)
     # Where no call is short the floor is free: it is at least that of a launch.
     least = min([launch, *(call.seconds for call in calls)])
     return replace(fitted, floor=max(fitted.floor, least))

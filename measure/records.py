@@ -9,15 +9,16 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from .. import specfiles
 from ..errors import SpecError, show
 from .environment import Environment
-from .samples import Summary
+from .samples import Summary, summarise
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 SCHEMA = "roofplan/measured/v1"
@@ -36,6 +37,8 @@ class Record:
     parameters : what it depends on (``bytes``, ``flop``, ``rows``, ``dtype``, ``batch``, ``context``, ``cold``): texts, numbers, booleans
     predicted_datasheet : by the planner on the catalogue's device, or None where there is none
     predicted_measured : by the planner on the measured roof, or None
+    inputs : what the predictions took from this run beside the device (counted operations, the time of one): with them, device and model
+        they are computed again (:mod:`~roofplan.measure.again`)
     """
 
     name: str
@@ -44,6 +47,7 @@ class Record:
     parameters: dict[str, Any] = field(default_factory=dict)
     predicted_datasheet: float | None = None
     predicted_measured: float | None = None
+    inputs: dict[str, float] = field(default_factory=dict, kw_only=True)
 
     @property
     def predicted(self) -> float | None:
@@ -79,6 +83,7 @@ class Record:
             "predicted_datasheet": self.predicted_datasheet,
             "predicted_measured": self.predicted_measured,
             "ratio": self.ratio,
+            "inputs": dict(self.inputs),
         }
 
     @classmethod
@@ -91,6 +96,7 @@ class Record:
             dict(said.get("parameters", {})),
             _number_or_none(said.get("predicted_datasheet")),
             _number_or_none(said.get("predicted_measured")),
+            inputs={str(name): float(value) for name, value in said.get("inputs", {}).items()},
         )
 
 
@@ -160,6 +166,29 @@ class Run:
                 wanted="what roofplan measure wrote",
                 where=where,
             ) from error
+
+
+def pooled(rounds: Sequence[Sequence[Record]]) -> list[Record]:
+    """Put together what was measured several times: records of the same name and parameters become one, with the samples of all.
+
+    Order and predictions are those of the first round that has them.
+    """
+    together: dict[tuple[str, str], list[Record]] = {}
+    for record in itertools.chain.from_iterable(rounds):
+        together.setdefault((record.name, json.dumps(record.parameters, sort_keys=True)), []).append(record)
+    return [_pooled(same) for same in together.values()]
+
+
+def _pooled(same: list[Record]) -> Record:
+    first, *others = same
+    if not others:
+        return first
+    parts = [record.measured for record in same]
+    unmet = next((part.unmet for part in reversed(parts) if part.unmet), "")
+    samples = itertools.chain.from_iterable(part.samples for part in parts)
+    measured = summarise(samples, sum(part.dropped for part in parts), unmet)
+    counted = all(part.count == 1 and not part.warnings for part in parts)  # a figure that was counted and not timed
+    return replace(first, measured=parts[0] if counted else measured)
 
 
 def save(run: Run, path: Path, *, overwrite: bool = False) -> None:

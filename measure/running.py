@@ -18,8 +18,9 @@ from .gates import gates_of
 from .known_devices import Devices, devices_of
 from .machine import find_machine, torch_module
 from .overlay import overlay
-from .records import Run
+from .records import Run, pooled
 from .results import MeasureResult
+from .roof import beside, measured_roof
 from .timing import QUICK, STANDARD
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ EXPERIMENTS: dict[str, tuple[str, ...]] = {
     "speculation": ("speculation",),
 }
 COMMANDS = ("ceilings", *EXPERIMENTS, "collectives", "all")
+# Shared machines drift by tenths within minutes: what is compared with each other is taken in rounds, so that no figure is of one moment.
+ROUNDS = 3
+IN_ROUNDS = frozenset({"decode", "prefill", "cache"})
 BUDGET_S = {True: 54.0, False: 840.0}  # of a quick run and of another: what has not begun by then is left out
 
 
@@ -217,7 +221,12 @@ def _ceilings(taking: Taking) -> dict[str, Any] | None:
     taking.tell(f"ceilings ({taking.spent_s:.0f} s)")
     # Before an experiment alone they need be no finer than what the fit of kernels wants.
     limits = taking.limits if taking.command in {"ceilings", "all"} or taking.quick else QUICK
-    ceilings(taking.machine, limits, hardware=taking.devices.datasheet, say=taking.say, into=taking.records)
+
+    def take(limits: Limits, into: list[Record]) -> None:
+        ceilings(taking.machine, limits, hardware=taking.devices.datasheet, say=taking.say, into=into)
+
+    _in_rounds(taking, limits, take)
+    taking.records[:] = beside(taking.records, measured_roof(taking.records, taking.machine.cache_bytes))
     try:
         made = overlay(taking.run(), taking.devices.datasheet)
         measured = devices_room.from_document(Document(made, "the measured machine", {}))
@@ -230,9 +239,26 @@ def _ceilings(taking: Taking) -> dict[str, Any] | None:
 
 def _experiment(taking: Taking, name: str) -> None:
     experiment = import_module(f".experiments.{name}", __package__)
-    experiment.run(
-        taking.machine, taking.model, taking.limits, devices=taking.devices, say=taking.say, into=taking.records
-    )
+
+    def take(limits: Limits, into: list[Record]) -> None:
+        experiment.run(taking.machine, taking.model, limits, devices=taking.devices, say=taking.say, into=into)
+
+    if name in IN_ROUNDS:
+        _in_rounds(taking, taking.limits, take)
+    else:
+        take(taking.limits, taking.records)
+
+
+def _in_rounds(taking: Taking, limits: Limits, take: Callable[[Limits, list[Record]], object]) -> None:
+    """Take records in several rounds, each with its share of the limits, and keep those of all together; quick ones in one."""
+    began, rounds = len(taking.records), 1 if limits.most_s <= QUICK.most_s else ROUNDS
+    found: list[list[Record]] = []
+    for _ in range(rounds):
+        found.append([])
+        try:
+            take(limits.shared(rounds), found[-1])
+        finally:  # also when it is interrupted: what was taken is kept
+            taking.records[began:] = pooled(found)
 
 
 def _collectives(taking: Taking) -> None:

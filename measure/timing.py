@@ -51,6 +51,11 @@ class Limits:
         """The same limits with less time."""
         return replace(self, most_s=min(self.most_s, seconds), warm_s=min(self.warm_s, seconds / 4))
 
+    def shared(self, rounds: int) -> Limits:
+        """The same limits for each of several rounds, whose samples are put together."""
+        least, most = (math.ceil(count / rounds) for count in (self.least, self.most))
+        return replace(self, least=least, most=most, most_s=self.most_s / rounds, warm_s=self.warm_s / rounds)
+
 
 STANDARD = Limits()
 QUICK = Limits(noise=0.02, most_s=0.3, most=1_000, sample_s=3e-4, warm_s=0.05)

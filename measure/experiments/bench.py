@@ -8,25 +8,25 @@ takes is timed on a model so small that it does nothing else (:func:`operation_s
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ...errors import DomainError, RoofplanError
 from ...models.spec import Attention, LatentAttention, LayerGroup, Mlp, ModelSpec, Moe, Source
-from ...planner.costs import Load
 from ...planner.parameters import count_parameters
-from ...planner.step import StepModel
 from ..allocation import left_out, out_of_memory
 from ..known_devices import Devices
 from ..records import Record
 from ..samples import Summary, summarise
 from ..timing import QUICK, STANDARD, graphed, time_call
-from .operations import BYTES, TORCH_TYPES, launches_of, operation_s
+from .operations import BYTES, TORCH_TYPES, Launching, launches_of, operation_s, step_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ...hardware import HardwareSpec
+    from ...planner.costs import Load
+    from ...planner.step import StepModel
     from ..machine import Machine
     from ..reference.caches import Cache
     from ..reference.model import Reference
@@ -50,6 +50,11 @@ def default_model(machine: Machine, *, quick: bool = False) -> ModelSpec:
         from ... import models
 
         return models.load("llama-3.1-8b")
+    return small_model(quick=quick)
+
+
+def small_model(*, quick: bool) -> ModelSpec:
+    """A Llama-shaped model of 0.05 (quick) or 0.1 billion weights."""
     attention = Attention(kind="full", num_heads=16, num_kv_heads=4, head_dim=64)
     group = LayerGroup(
         count=4 if quick else 8, attention=(attention,), mlp=(Mlp(kind="gated", intermediate_size=2816),)
@@ -92,7 +97,7 @@ class Bench:
     say: Callable[[str], None] = left_out
     records: list[Record] = field(default_factory=list)
     clock: Clock | None = None
-    _launches: tuple[float, float] = field(default=(1.0, 0.0), repr=False)
+    _launching: Launching = field(default=Launching(), repr=False)
     _steps: dict[tuple[str, str], tuple[StepModel | None, StepModel | None]] = field(default_factory=dict, repr=False)
 
     @property
@@ -126,7 +131,7 @@ class Bench:
         packed = self.machine.kind == "cpu"
         model = Reference(self.spec, self.torch_dtype, self.machine.torch_device, **({"packed": packed} | options))
         if not self._steps:
-            self._launches = launches_of(model, self.machine)
+            self._launching = Launching(*launches_of(model, self.machine), operation_s(self.machine, self.dtype))
         return model
 
     def decode(self, model: Reference, batch: int, context: int, **cache: Any) -> tuple[Callable[[], Any], Cache]:
@@ -195,10 +200,12 @@ class Bench:
         """
         summary = measured if isinstance(measured, Summary) else one_figure(measured)
         nominal, reached = pair or (predicted, predicted)
+        inputs: dict[str, float] = {}
         if predict is not None:
+            inputs = asdict(self._launching)
             nominal, reached = (None if s is None else float(predict(s)) for s in self.step_models(weights, kv))
         about = {"model": self.spec.name, "layers": self.spec.num_layers, "dtype": self.dtype}
-        record = Record(name, unit, summary, about | (parameters or {}), nominal, reached)
+        record = Record(name, unit, summary, about | (parameters or {}), nominal, reached, inputs=inputs)
         self.records.append(record)
         return record
 
@@ -226,36 +233,8 @@ class Bench:
     def _step(self, device: HardwareSpec | None, weights: str, kv: str, *, nominal: bool) -> StepModel | None:
         if device is None:
             return None
-        from ... import engines
-        from ...api.building import deployment
-
-        operations, passes = self._launches
-        plain = engines.load("plain")
-        timing = replace(
-            plain.timing,
-            host_per_step=0.0,
-            host_per_sequence=0.0,
-            prompt_floor=0.0,
-            expert_prompt_floor=0.0,
-            small_kernels=operations,
-            layer_passes=passes,
-        )
         try:
-            built = deployment(
-                self.spec,
-                device,
-                weights=f"all={self.dtype},{weights}" if weights else f"all={self.dtype}",
-                kv=kv or self.dtype,
-                activations=self.dtype,
-                engine=replace(plain, timing=timing),
-            )
-            if nominal or built.kernels is None:
-                return StepModel.of(built)
-            # The planner counts in floors of the device's small kernels; an operation of this transformer takes longer on a host.
-            floor = built.kernels.elementwise.floor
-            longer = operation_s(self.machine, self.dtype) / floor if floor else 1.0
-            timing = replace(timing, small_kernels=operations * longer)
-            return StepModel.reached(replace(built, engine=replace(built.engine, timing=timing)))
+            return step_model(self.spec, device, self.dtype, self._launching, weights=weights, kv=kv, nominal=nominal)
         except RoofplanError as error:
             self.say(f"no prediction for {self.spec.name} on {device.name}: {error}")
             return None

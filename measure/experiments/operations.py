@@ -7,6 +7,7 @@ time. Both are counted here, and one figure is timed: an operation of a model so
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ...models.spec import Attention, LayerGroup, Mlp, ModelSpec, Source
@@ -15,6 +16,7 @@ from ..timing import QUICK, graphed, time_call
 
 if TYPE_CHECKING:
     from ...hardware import HardwareSpec
+    from ...planner.step import StepModel
     from ..machine import Machine
     from ..reference.model import Reference
 
@@ -36,6 +38,69 @@ _TINY = ModelSpec(
         ),
     ),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Launching:
+    """What the reference transformer launches.
+
+    Parameters
+    ----------
+    operations : small operations of a step for each that the planner counts
+    layer_passes : passes over a token's vector beyond those that the planner counts
+    operation_s : seconds of one operation; 0 where it is that of the device's small kernels
+    """
+
+    operations: float = 1.0
+    layer_passes: float = 0.0
+    operation_s: float = 0.0
+
+
+def step_model(
+    spec: ModelSpec, device: HardwareSpec, dtype: str, launching: Launching, *, weights: str, kv: str, nominal: bool
+) -> StepModel:
+    """The step model of an engine that does nothing but run the reference transformer.
+
+    Parameters
+    ----------
+    spec : at the depth that is built
+    dtype : fp32, bf16 or fp16
+    weights, kv : formats where they are not that type
+    nominal : whether at nominal rates, else as the device's kernels reach
+
+    Raises
+    ------
+    RoofplanError : for what the planner refuses
+    """
+    from ... import engines
+    from ...api.building import deployment
+    from ...planner.step import StepModel
+
+    plain = engines.load("plain")
+    timing = replace(
+        plain.timing,
+        host_per_step=0.0,
+        host_per_sequence=0.0,
+        prompt_floor=0.0,
+        expert_prompt_floor=0.0,
+        small_kernels=launching.operations,
+        layer_passes=launching.layer_passes,
+    )
+    built = deployment(
+        spec,
+        device,
+        weights=f"all={dtype},{weights}" if weights else f"all={dtype}",
+        kv=kv or dtype,
+        activations=dtype,
+        engine=replace(plain, timing=timing),
+    )
+    if nominal or built.kernels is None:
+        return StepModel.of(built)
+    # The planner counts in floors of the device's small kernels; an operation of this transformer takes longer on a host.
+    floor = built.kernels.elementwise.floor
+    longer = launching.operation_s / floor if floor and launching.operation_s else 1.0
+    timing = replace(timing, small_kernels=launching.operations * longer)
+    return StepModel.reached(replace(built, engine=replace(built.engine, timing=timing)))
 
 
 def launches_of(model: Reference, machine: Machine) -> tuple[float, float]:

@@ -365,11 +365,10 @@ def test_small_operations_are_launched_by_a_graph_on_cuda_and_by_the_host_elsewh
     assert passes == same > 0
 
 
-def test_predictions_for_a_measured_machine_count_operations_as_long_as_they_take(monkeypatch):
+def test_predictions_for_a_measured_machine_count_operations_as_long_as_they_take():
     def predicted(seconds: float) -> float:
-        monkeypatch.setattr(bench, "operation_s", lambda machine, dtype: seconds)
         own = bench.bench(MACHINE, WIDE, BRIEF, devices=Devices(None, H100))
-        own._launches = (10.0, 0.0)
+        own._launching = operations.Launching(10.0, 0.0, seconds)
         return float(own.step_models()[1].step_s(1, 4))
 
     # Two layers of a write, an activation and two norms each, the table and the last norm: ten of them, a hundred operations.

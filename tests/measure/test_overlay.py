@@ -175,6 +175,23 @@ def test_attention_is_taken_where_it_was_measured() -> None:
     assert kernels.prefill_attention.compute * (device.peak.fp32 or 0) == approx(50e9, rel=0.05)
 
 
+@pytest.mark.parametrize("flop_per_s", [100e9, None])
+def test_attention_computes_where_more_queries_take_longer(flop_per_s: float | None) -> None:
+    """A byte of cache has as many operations as queries share it: calls with one, four and eight tell whether they take time."""
+    records, rate = [*cpu_run().records], 15e9
+    for queries in (1, 4, 8):
+        for tokens in (512, 2048, 8192):
+            moved, flop = 8192 * tokens, queries * 4096 * tokens
+            own = {"bytes": moved, "flop": flop, "tokens": tokens, "arithmetic": "fp32", "cold": True}
+            seconds = 4e-6 + moved / rate + (flop / flop_per_s if flop_per_s else 0)
+            records.append(timed("attention.decode", seconds, **own))
+    device = device_of(overlay(run_of(records)))
+    (decode,) = hardware.kernels_of(device, 1).decode_attention
+    assert decode.bandwidth * device.memory.bandwidth == approx(rate, rel=0.05)
+    peak = device.peak.fp32 or 0
+    assert decode.compute * peak == approx(flop_per_s or peak, rel=0.1)
+
+
 @pytest.mark.parametrize(
     "records",
     [

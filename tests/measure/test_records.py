@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from measured import cpu_run, run_of, steady, timed
 from pytest import approx
 
 from roofplan.errors import RoofplanError, SpecError
-from roofplan.measure.records import SCHEMA, Record, Run, load, save, save_partial
+from roofplan.measure.records import SCHEMA, Record, Run, load, pooled, save, save_partial
+from roofplan.measure.samples import summarise
 
 
 def test_rates_follow_from_what_was_counted() -> None:
@@ -28,6 +30,31 @@ def test_the_measured_roof_predicts_before_the_data_sheet() -> None:
     sheet = Record("x", "s", steady(3.0), {}, 1.0)
     assert (sheet.predicted, sheet.ratio) == (1.0, approx(3, rel=1e-4))
     assert Record("x", "s", steady(3.0)).ratio is None
+
+
+def test_rounds_become_one_record() -> None:
+    """Two moments of a drifting machine: the median lies between them; other parameters, and what one round alone has, stay apart."""
+    slow, quick, other = (
+        timed("decode.step", 3.0, batch=1),
+        timed("decode.step", 1.0, batch=1),
+        timed("decode.step", 2.0, batch=2),
+    )
+    one, two = pooled([[slow, other], [quick]])
+    assert one.measured.samples == (*slow.measured.samples, *quick.measured.samples)
+    assert 1.0 < one.measured.median < 3.0
+    assert one.measured.count == slow.measured.count + quick.measured.count
+    assert two == other
+
+
+def test_what_every_round_counts_alike_is_one_figure() -> None:
+    counted = Record("cache.bytes", "B", replace(summarise([5.0]), warnings=()), {"position": 8})
+    assert pooled([[counted], [counted], [counted]]) == [counted]
+
+
+def test_dropped_samples_and_unmet_criteria_of_rounds_are_kept() -> None:
+    first = Record("a.b", "s", summarise([1.0, 2.0], dropped=2, unmet="noise"))
+    found = pooled([[first], [Record("a.b", "s", summarise([3.0], dropped=1))]])[0].measured
+    assert (found.dropped, found.unmet, found.count) == (3, "noise", 3)
 
 
 def test_a_file_holds_every_sample(tmp_path: Path) -> None:

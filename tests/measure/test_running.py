@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import types
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from roofplan.measure import collectives as collectives_module
 from roofplan.measure import experiments, running
 from roofplan.measure.overlay import overlay, to_yaml
 from roofplan.measure.records import Record, Run
-from roofplan.measure.running import COMMANDS, EXPERIMENTS, measure
+from roofplan.measure.running import COMMANDS, EXPERIMENTS, IN_ROUNDS, ROUNDS, measure
 from roofplan.measure.timing import QUICK, STANDARD, Limits
 
 Taken = list[tuple[str, dict[str, Any]]]
@@ -71,7 +73,8 @@ def failing(monkeypatch: pytest.MonkeyPatch, name: str, error: BaseException) ->
 
 
 def names(taken: Taken) -> list[str]:
-    return [name for name, _ in taken]
+    """The steps in their order; rounds of one step are one."""
+    return [name for name, _ in itertools.groupby(name for name, _ in taken)]
 
 
 # ------------------------------------------------------------------------------------------------ steps
@@ -88,7 +91,7 @@ def test_every_experiment_belongs_to_one_command() -> None:
 def test_ceilings_alone(taken: Taken) -> None:
     found = measure("ceilings")
     assert names(taken) == ["ceilings"]
-    assert taken[0][1]["limits"] == STANDARD
+    assert [step["limits"] for _, step in taken] == [STANDARD.shared(ROUNDS)] * ROUNDS
     assert found.run.command == "ceilings"
     assert found.device is not None
     assert [gate.name for gate in found.gates] == ["memory", "bf16", "fp32"]
@@ -99,11 +102,31 @@ def test_an_experiment_takes_short_ceilings_first(taken: Taken) -> None:
     found = measure("decode")
     assert names(taken) == ["ceilings", "decode", "prefill"]
     assert taken[0][1]["limits"] == QUICK
-    assert taken[1][1]["limits"] == STANDARD
+    assert taken[1][1]["limits"] == STANDARD.shared(ROUNDS)
     devices = taken[1][1]["devices"]
     assert devices.datasheet is None
     assert devices.measured.name == "test-processor-9000-measured"
     assert {record.name.partition(".")[0] for record in found.run.records} >= {"stream", "gemm", "decode", "prefill"}
+
+
+def test_rounds_are_put_together(taken: Taken) -> None:
+    """What is compared is taken in rounds, each with its share of the samples and of the time; the samples of all are one record."""
+    found = measure("all")
+    counts = Counter(name for name, _ in taken)
+    assert {name for name, count in counts.items() if count == ROUNDS} == {"ceilings", *IN_ROUNDS}
+    assert {count for name, count in counts.items() if name not in {"ceilings", *IN_ROUNDS}} == {1}
+    one = [record for record in found.run.records if record.name == "decode.step"]
+    assert [record.measured.count for record in one] == [ROUNDS * timed("decode.step", 0.1).measured.count]
+    taken.clear()
+    measure("all", quick=True)
+    assert set(Counter(name for name, _ in taken).values()) == {1}
+
+
+def test_rounds_share_the_limits() -> None:
+    shared = STANDARD.shared(3)
+    assert 3 * shared.most_s == pytest.approx(STANDARD.most_s)
+    assert STANDARD.least <= 3 * shared.least < STANDARD.least + 3
+    assert (shared.noise, shared.sample_s) == (STANDARD.noise, STANDARD.sample_s)
 
 
 def test_a_measured_machine_needs_none(taken: Taken, tmp_path: Path) -> None:
