@@ -180,6 +180,10 @@ def server(
     kv: o.Kv = None,
     activations: o.Activations = None,
     engine: o.Engine = None,
+    max_model_len: o.MaxModelLen = None,
+    max_num_batched_tokens: o.MaxNumBatchedTokens = None,
+    max_num_seqs: o.MaxNumSeqs = None,
+    memory_utilization: o.MemoryUtilization = None,
     json: Json = None,
     samples: Samples = False,
     out: o.PageFile = None,
@@ -214,6 +218,10 @@ def server(
         "kv": kv,
         "activations": activations,
         "engine": engine,
+        "max_model_len": max_model_len,
+        "max_num_batched_tokens": max_num_batched_tokens,
+        "max_num_seqs": max_num_seqs,
+        "memory_utilization": memory_utilization,
     }
     kept: list[Run] = []
     try:

@@ -45,7 +45,8 @@ def test_server_takes_every_option(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
             "measure", "server", server.address, "--rate", "40", "--prompt", "20", "--output", "2", "--requests", "5",
             "--warm-up", "1", "--most-time", "5 s", "--timeout", "3", "--seed", "7", "--served-model", "mine", "--api", "chat",
             "--api-key-env", "KEY_OF_THE_TEST", "--quick", "--model", "llama-3.1-8b", "--hardware", "h100-sxm", "--engine", "vllm@0.19",
-            "--tp", "2", "--weights", "fp8", "--kv", "fp8", "--json", str(tmp_path / "run.json"), "--format", "json",
+            "--tp", "2", "--weights", "fp8", "--kv", "fp8", "--max-num-seqs", "64", "--max-num-batched-tokens", "4096",
+            "--max-model-len", "8192", "--memory-utilization", "0.8", "--json", str(tmp_path / "run.json"), "--format", "json",
             env={"KEY_OF_THE_TEST": "sk-of-the-test"},
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
