@@ -41,7 +41,7 @@ class Launches:
     small_bytes: int
 
 
-class _Count(TorchDispatchMode):  # type: ignore[misc]
+class _Count(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to mypy
     """Looks at each operation as it passes."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ def peak_bytes(call: Callable[[], Any], machine: Machine) -> int:
     return int(live.most)
 
 
-class _Live(TorchDispatchMode):  # type: ignore[misc]
+class _Live(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to mypy
     """Adds up results that are alive; a result's bytes are given back when nothing refers to it any more."""
 
     def __init__(self) -> None:

@@ -1,57 +1,28 @@
-"""The simulator against figures worked out by hand, against the same rules taken step by step, and against laws of queues."""
+"""The simulator against figures worked out by hand: times, delays, slots, what a step is told, and what is refused."""
 
 import itertools
 import math
-import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pytest import approx
+from simulated import (
+    MIXED,
+    POLICIES,
+    PROMPTS_FIRST,
+    WHOLE,
+    affine_step,
+    benchmark_lengths,
+    equal,
+    plain_step,
+    run,
+    varied,
+)
 
 from roofplan.errors import DomainError
-from roofplan.planner.simulator.core import Outcome, Policy, Request, StepTime, closed_loop, open_loop
-
-MANY = 10**6  # slots that never bind
-MIXED = Policy(admission="mixed", budget=2000, slots=MANY)
-WHOLE = replace(MIXED, admission="whole_prompts")
-PROMPTS_FIRST = replace(MIXED, admission="prefill_first")
-POLICIES = (MIXED, WHOLE, PROMPTS_FIRST)
-
-
-def plain_step(decoders: int, context: float, chunk: int, past: float, pieces: int) -> float:
-    """0.1 ms a token, and not below the 10 ms that the weights take."""
-    return max(10.0, (decoders + chunk) / 10) / 1000
-
-
-def affine_step(decoders: int, context: float, chunk: int, past: float, pieces: int) -> float:
-    """A fixed time, a time per token and one per token of the cache."""
-    return (8000 + 90 * (chunk + decoders) + 0.1 * decoders * context) * 1e-6
-
-
-def equal(number: int, output: int, prompt: int = 1000) -> list[Request]:
-    return [Request(prompt, output)] * number
-
-
-def varied(number: int, prompt: int, output: int, seed: int = 0, spread: float = 0.1) -> list[Request]:
-    draw = random.Random(seed)
-
-    def around(mean: int) -> int:
-        return max(1, round(mean * draw.uniform(1 - spread, 1 + spread)))
-
-    return [Request(around(prompt), around(output)) for _ in range(number)]
-
-
-def benchmark_lengths(number: int = 160) -> list[Request]:
-    """1024/1024 of a public benchmark's client: uniform in [0.8 L, L], numpy's seed 0, all inputs drawn before the outputs."""
-    draws = np.random.RandomState(0)
-    prompts, outputs = draws.randint(819, 1025, number), draws.randint(819, 1025, number)
-    return [Request(int(prompt), int(output)) for prompt, output in zip(prompts, outputs, strict=True)]
-
+from roofplan.planner.simulator.core import Policy, Request, closed_loop, open_loop
 
 # ---------------------------------------------------------------------------------------------- figures worked out by hand
 
@@ -264,11 +235,6 @@ def test_a_prompt_that_may_not_be_cut_is_refused() -> None:
     assert closed_loop([Request(2001, 1)], 1, MIXED, plain_step).steps == 2
 
 
-def run(requests: list[Request], clients: int | None, policy: Policy, step_s: StepTime = plain_step) -> Outcome:
-    """A closed loop of clients, or an open loop where there are none."""
-    return open_loop(requests, policy, step_s) if clients is None else closed_loop(requests, clients, policy, step_s)
-
-
 # ---------------------------------------------------------------------------------------------- what a step is told
 
 
@@ -394,301 +360,3 @@ def test_requests_far_apart_do_not_meet() -> None:
     assert outcome.ttft_s == approx((0.1, 0.2, 0.05))
     assert outcome.e2e_s == approx((0.2, 0.3, 0.15))
     assert outcome.end_s == approx(9.2)
-
-
-# ---------------------------------------------------------------------------------------------- laws
-
-policies = st.builds(
-    Policy,
-    admission=st.sampled_from(["mixed", "whole_prompts", "prefill_first"]),
-    budget=st.sampled_from([600, 1000, 4000]),
-    slots=st.sampled_from([1, 3, MANY]),
-    kv_tokens=st.sampled_from([1000, math.inf]),
-    look_ahead=st.integers(0, 2),
-    output_lag=st.integers(0, 2),
-    request_overhead_s=st.sampled_from([0, 0.013]),
-    tokenise_s_per_token=st.sampled_from([0, 1e-6]),
-    poll_steps=st.sampled_from([0, 5]),
-    hold_steps=st.sampled_from([0, 7]),
-    hold_tokens=st.just(500),
-)
-lengths = st.tuples(st.integers(1, 300), st.integers(2, 60), st.integers(0, 99), st.sampled_from([0.0, 0.2, 0.9]))
-
-
-def draw_load(number: int, drawn: tuple[int, int, int, float]) -> list[Request]:
-    prompt, output, seed, spread = drawn
-    return varied(number, prompt, output, seed, spread)
-
-
-@settings(max_examples=25)
-@given(lengths, st.integers(1, 8), policies)
-def test_littles_law(drawn: tuple[int, int, int, float], clients: int, policy: Policy) -> None:
-    """C = rate times mean E2E; what is lacking is the end, when fewer and fewer clients have a request."""
-    requests = draw_load(200 * clients, drawn)
-    outcome = closed_loop(requests, clients, policy, affine_step)
-    assert len(requests) / outcome.end_s * fmean(outcome.e2e_s) == approx(clients, rel=0.01)
-
-
-@settings(max_examples=50)
-@given(lengths, st.integers(1, 8), policies)
-def test_company_never_helps_a_first_token(drawn: tuple[int, int, int, float], clients: int, policy: Policy) -> None:
-    requests = draw_load(3 * clients, drawn)
-    outcome = closed_loop(requests, clients, policy, affine_step)
-    for request, ttft_s in zip(requests, outcome.ttft_s, strict=True):
-        assert ttft_s >= closed_loop([request], 1, policy, affine_step).ttft_s[0] - 1e-9
-
-
-@settings(max_examples=50)
-@given(lengths, st.integers(1, 8), policies)
-def test_every_request_gets_all_its_tokens(drawn: tuple[int, int, int, float], clients: int, policy: Policy) -> None:
-    """A second for each token, and a server that is never idle: the end is the number of tokens, less those that prompt steps give."""
-    requests = draw_load(4 * clients, drawn)
-    busy = replace(policy, output_lag=0, request_overhead_s=0, tokenise_s_per_token=0)
-    outcome = closed_loop(requests, clients, busy, lambda decoders, _, chunk, *rest: decoders + chunk)
-    assert outcome.end_s == sum(request.prompt + request.output - 1 for request in requests)
-
-
-@settings(max_examples=50)
-@given(st.integers(2, 60), st.integers(1, 60), st.integers(0, 2000), st.integers(0, 2000))
-def test_more_budget_never_delays_a_burst_that_the_weights_bind(
-    clients: int, prompt: int, budget: int, more: int
-) -> None:
-    """Steps of equal time: no first token comes later."""
-
-    def burst(tokens: int) -> Outcome:
-        policy = replace(MIXED, budget=tokens)
-        return closed_loop(equal(clients, 4000, prompt), clients, policy, lambda *_: 1.0)
-
-    small = prompt + clients + budget
-    pairs = zip(burst(small + more).ttft_s, burst(small).ttft_s, strict=True)
-    assert all(with_more <= with_less for with_more, with_less in pairs)
-
-
-@settings(max_examples=50)
-@given(st.integers(1, 60), st.integers(1, 500), st.integers(0, 4000), st.integers(0, 4000))
-def test_more_budget_never_delays_the_end_of_a_burst(clients: int, prompt: int, budget: int, more: int) -> None:
-    """A fixed time and a time per token, prompts alone: the fewer steps, the earlier the last first token."""
-
-    def last_ttft_s(tokens: int) -> float:
-        policy = replace(PROMPTS_FIRST, budget=tokens)
-        return closed_loop(equal(clients, 9, prompt), clients, policy, affine_step).ttft_s[-1]
-
-    assert last_ttft_s(prompt + budget + more) <= last_ttft_s(prompt + budget) + 1e-9
-
-
-def test_more_budget_may_delay_the_mean_of_a_burst() -> None:
-    """Where tokens bind, prompts that share a step all wait for its end."""
-
-    def burst(tokens: int) -> Outcome:
-        return closed_loop(equal(4, 11), 4, replace(PROMPTS_FIRST, budget=tokens), plain_step)
-
-    assert burst(1000).ttft_s == approx((0.1, 0.2, 0.3, 0.4))
-    assert burst(4000).ttft_s == approx((0.4, 0.4, 0.4, 0.4))
-
-
-@pytest.mark.parametrize("clients", [4, 8, 16])
-@pytest.mark.parametrize("policy", POLICIES)
-def test_one_slot_too_few(policy: Policy, clients: int) -> None:
-    """One request waits at any time, so that each waits a C-th of its time (Little's law)."""
-    requests = varied(100 * clients, 200, 300)
-    enough = closed_loop(requests, clients, replace(policy, slots=clients), affine_step)
-    short = closed_loop(requests, clients, replace(policy, slots=clients - 1), affine_step)
-    share_s = fmean(short.e2e_s) / clients
-    assert short.mean_ttft_s - enough.mean_ttft_s == approx(share_s, rel=0.1)
-    assert fmean(short.queued_s) == approx(share_s, rel=0.1)
-    assert sum(enough.queued_s) == 0
-
-
-# ---------------------------------------------------------------------------------------------- the same rules, step by step
-
-
-@dataclass
-class Job:
-    """A request in the slow simulation."""
-
-    prompt: int
-    output: int
-    sent: float = math.inf
-    visible: float = math.inf
-    taken_in: bool = False
-    admitted: bool = False
-    prefilled: int = 0
-    made: int = 0
-    first: float = math.nan
-    end: float = math.nan
-    queued: float = 0.0
-
-    @property
-    def decodes(self) -> bool:
-        return 0 < self.made < self.output
-
-    @property
-    def done(self) -> bool:
-        return self.made == self.output
-
-
-def step_by_step(
-    requests: list[Request], clients: int | None, policy: Policy, step_s: StepTime
-) -> list[tuple[float, ...]]:
-    """TTFT, E2E and wait of each request, by the rules alone: every step is taken, and every step looks at every request."""
-    jobs = [Job(request.prompt, request.output) for request in requests]
-    sent: list[Job] = []
-    starts: list[float] = []
-    now, counter, held, tokeniser = 0.0, 0, 0, 0.0
-
-    def send(job: Job, moment: float) -> None:
-        nonlocal tokeniser
-        tokeniser = max(tokeniser, moment + policy.request_overhead_s / 2) + policy.tokenise_s_per_token * job.prompt
-        job.sent, job.visible = moment, tokeniser
-        sent.append(job)
-
-    def take_in(until: float) -> None:
-        for job in sent:
-            if job.visible <= until:
-                job.taken_in = True
-
-    if clients is None:
-        for index in sorted(range(len(jobs)), key=lambda index: requests[index].sent_s):
-            send(jobs[index], requests[index].sent_s)
-    else:
-        for job in jobs[:clients]:
-            send(job, 0.0)
-    while not all(job.done for job in jobs):
-        # Who is there
-        if counter >= policy.poll_steps:
-            counter = 0
-            if policy.look_ahead == 0:
-                take_in(now)
-            elif len(starts) >= policy.look_ahead:
-                take_in(starts[-policy.look_ahead])
-        if not any(job.taken_in and not job.done for job in sent):
-            now = max(now, min(job.visible for job in sent if not job.taken_in))
-            take_in(now)
-            counter = 0
-        # Who enters
-        decoding = [job for job in sent if job.decodes]
-        inside = [job for job in sent if job.admitted and not job.done]
-        in_work = [job for job in inside if not job.made]
-        left = policy.budget - (0 if policy.admission == "prefill_first" else len(decoding))
-        plan: list[tuple[Job, int]] = []
-        for job in in_work:
-            plan.append((job, min(left, job.prompt - job.prefilled)))
-            left -= plan[-1][1]
-        short = False
-        for job in [job for job in sent if job.taken_in and not job.admitted]:
-            if left <= 0 or (policy.admission == "whole_prompts" and job.prompt > left):
-                break
-            with_it = [*inside, *(other for other, _ in plan if not other.admitted), job]
-            reserved = sum(other.prompt + policy.reserved_output * other.output for other in with_it)
-            if len(with_it) > policy.slots or reserved > policy.kv_tokens:
-                short = True
-                break
-            plan.append((job, min(left, job.prompt)))
-            left -= plan[-1][1]
-        may_hold = plan and not in_work and decoding and held < policy.hold_steps
-        if may_hold and len(decoding) + sum(tokens for _, tokens in plan) < policy.hold_tokens:
-            held += 1
-            plan, short = [], False
-        if plan:
-            held = 0
-        for job, _ in plan:
-            job.admitted = True
-        # The step
-        if plan and policy.admission == "prefill_first":
-            decoding = []
-        context = sum(job.prompt + job.made for job in decoding) / len(decoding) if decoding else 0.0
-        chunk, past = sum(tokens for _, tokens in plan), 0.0
-        if plan:
-            pairs = sum(tokens * job.prefilled + tokens**2 / 2 for job, tokens in plan)
-            past = pairs / chunk - chunk / (2 * len(plan))
-        starts.append(now)
-        now += step_s(len(decoding), context, chunk, past, len(plan))
-        counter += 1000 if plan else 1
-        if short:
-            for job in sent:
-                if not job.admitted:
-                    job.queued += max(0.0, now - max(starts[-1], job.visible))
-        # What it made
-        before = {id(job) for job in sent if job.done}
-        for job in decoding:
-            job.made += 1
-        begun = []
-        for job, tokens in plan:
-            job.prefilled += tokens
-            if job.prefilled == job.prompt:
-                job.made = 1
-                begun.append(job)
-        ended = [job for job in jobs if job.done and id(job) not in before]
-        holders = [job for job in sent if job.decodes] + ended
-        seen = now + policy.request_overhead_s / 2
-        if policy.output_lag and (begun or ended):
-            mean = sum(job.prompt + job.made for job in holders) / len(holders)
-            seen += policy.output_lag * step_s(len(holders), mean, 0, 0.0, 0)
-        for job in begun:
-            job.first = seen
-        for job in ended:
-            job.end = seen
-            if clients is not None and len(sent) < len(jobs):
-                send(jobs[len(sent)], seen)
-    results = [(job.first - job.sent, job.end - job.sent, job.queued) for job in jobs]
-    return [*results, (max(job.end for job in jobs), len(starts))]
-
-
-UNIT_S = (
-    2.0**-16
-)  # all times are whole numbers of it, so that floats add up exactly and no order of adding is better than another
-
-
-def exact_step(decoders: int, context: float, chunk: int, past: float, pieces: int) -> float:
-    """Affine in the context, the tokens and the pairs that attend to each other."""
-    pairs = chunk * (past + chunk / (2 * pieces)) if chunk else 0.0
-    halves = round(2 * decoders * context) + round(2 * pairs)
-    return (640 + 64 * decoders + 48 * chunk + halves) * UNIT_S
-
-
-moments = st.integers(0, 40000).map(lambda ticks: ticks * UNIT_S)
-
-
-@st.composite
-def small_cases(draw: st.DrawFn) -> tuple[list[Request], int | None, Policy]:
-    sizes = draw(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40), moments), min_size=1, max_size=12))
-    requests = [Request(*size) for size in sizes]
-    share = draw(st.sampled_from([0.0, 0.25, 0.5, 1.0]))
-    admission = draw(st.sampled_from(["mixed", "whole_prompts", "prefill_first"]))
-    least = max(request.prompt for request in requests) if admission == "whole_prompts" else 1
-    largest = max(request.prompt + share * request.output for request in requests)
-    policy = Policy(
-        admission=admission,
-        budget=least + draw(st.integers(0, 60)),
-        slots=draw(st.integers(1, 8)),
-        kv_tokens=draw(st.sampled_from([math.inf, largest, largest + 30, largest + 80])),
-        reserved_output=share,
-        look_ahead=draw(st.integers(0, 3)),
-        output_lag=draw(st.integers(0, 2)),
-        request_overhead_s=draw(st.sampled_from([0, 2, 64, 1500, 5000])) * UNIT_S,
-        tokenise_s_per_token=draw(st.sampled_from([0, 1, 50])) * UNIT_S,
-        poll_steps=draw(st.sampled_from([0, 1, 2, 3, 7, 30, 1002, 2500])),
-        hold_steps=draw(st.sampled_from([0, 0, 1, 3, 10])),
-        hold_tokens=draw(st.integers(0, 100)),
-    )
-    return requests, draw(st.one_of(st.none(), st.integers(1, 8))), policy
-
-
-@settings(max_examples=400)
-@given(small_cases())
-def test_jumps_change_nothing(case: tuple[list[Request], int | None, Policy]) -> None:
-    requests, clients, policy = case
-    outcome = run(requests, clients, policy, exact_step)
-    found = [*zip(outcome.ttft_s, outcome.e2e_s, outcome.queued_s, strict=True), (outcome.end_s, outcome.steps)]
-    assert found == step_by_step(requests, clients, policy, exact_step)
-
-
-@pytest.mark.parametrize("policy", POLICIES)
-def test_jumps_change_nothing_in_a_long_run(policy: Policy) -> None:
-    requests = varied(120, 1024, 512)
-    busy = replace(policy, budget=2048, look_ahead=1, output_lag=1, request_overhead_s=0.012, kv_tokens=9000)
-    outcome = closed_loop(requests, 8, busy, affine_step)
-    slow = step_by_step(requests, 8, busy, affine_step)
-    assert outcome.ttft_s == approx([ttft for ttft, *_ in slow[:-1]])
-    assert outcome.e2e_s == approx([e2e for _, e2e, *_ in slow[:-1]])
-    assert (outcome.end_s, outcome.steps) == approx(slow[-1])
