@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ def load(name: str) -> ModelSpec:
 
     A path is that of a spec in YAML, of a ``config.json``, of a GGUF file, of a safetensors file or index that has its ``config.json``
     beside it, or of a folder that holds such files. Of weight files only the headers are read.
-    An id of a quantised variant gives the same architecture with the weight format that the id implies.
+    An id of a quantised variant gives the same architecture with the weight format and the context that the id implies.
 
     Raises
     ------
@@ -30,7 +29,7 @@ def load(name: str) -> ModelSpec:
     """
     is_file = name != "-" and specfiles.looks_like_path(name)
     spec = _from_path(name) if is_file else specfiles.load(CATALOGUE, name, from_document)
-    return replace(spec, weights=spec.weights_of(name))
+    return spec.as_published(name)
 
 
 def _from_path(name: str) -> ModelSpec:

@@ -9,7 +9,7 @@ validate YAML against them.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from ..engines.spec import TensorClass
@@ -363,10 +363,11 @@ class Stored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelId:
-    """A repository that has this architecture, and the weight format it implies (null: that of the model)."""
+    """A repository that has this architecture, and what it has of its own: a weight format, a longest context (null: that of the model)."""
 
     id: str
     weights: str | None = None
+    max_context: PositiveCount | None = None
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
 
 
@@ -433,7 +434,10 @@ class ModelSpec:
         """Number of layers, those without attention included."""
         return sum(group.count for group in self.layers)
 
-    def weights_of(self, model_id: str) -> str:
-        """Give the weight format that an id implies (that of the model where it says nothing)."""
+    def as_published(self, model_id: str) -> "ModelSpec":
+        """The model with the weight format and the longest context of an id (those of the model where it says nothing)."""
         wanted = model_id.lower()
-        return next((known.weights for known in self.ids if known.id.lower() == wanted and known.weights), self.weights)
+        known = next((known for known in self.ids if known.id.lower() == wanted), None)
+        if known is None:
+            return self
+        return replace(self, weights=known.weights or self.weights, max_context=known.max_context or self.max_context)
