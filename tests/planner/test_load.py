@@ -59,6 +59,14 @@ def test_one_prompt_that_a_step_does_not_hold() -> None:
     assert one.alone_ttft_s == approx(3 * 10e-3 + 1.0, rel=EXACT)
 
 
+def test_a_prompt_of_thousands_of_steps_is_computed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A budget of a few tokens is allowed, and took seconds when its steps were summed one after the other."""
+    many = server(StepModel.reached(reach(M8, HH)), MIXED, budget=9)
+    whole = closed_loop(many, Traffic(3000, 20, 3, 0.8))
+    monkeypatch.setattr(load, "_MANY_STEPS", 10**9)
+    assert closed_loop(many, Traffic(3000, 20, 3, 0.8)).steady_ttft_s == approx(whole.steady_ttft_s, rel=EXACT)
+
+
 def test_a_single_token_is_handled_late_too() -> None:
     one = state(Traffic(1000, 1, 1, 0.8), scheduling=replace(MIXED, output_lag=1))
     assert one.alone_ttft_s == approx(110e-3 + 10e-3, rel=EXACT)
