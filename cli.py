@@ -22,6 +22,7 @@ VERBS = {
     "advise": ("advise", False),
     "speculate": ("speculate", False),
     "claim": ("claim", False),
+    "check": ("check", False),
     "figure": ("figure", False),
     "measure": ("measure", True),
     "hardware": ("hardware", True),

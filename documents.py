@@ -1,8 +1,8 @@
 """Strict YAML and JSON: plain data, in which every part remembers its line and column.
 
 YAML is read as one document without anchors, aliases, merge keys, tags or duplicate keys, with the scalars of YAML 1.2's core schema (so
-``4.8e12`` is a number and ``no`` is text). JSON goes through the same builder, and so has the same rules. Nothing is executed, and depth,
-size and digits are bounded.
+``4.8e12`` is a number and ``no`` is text). Manifests that others write may hold several documents, aliases and merge keys. JSON goes
+through the same builder, and so has the same rules. Nothing is executed, and depth, size and digits are bounded.
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Key = str | int
 Place = tuple[int, int]
@@ -44,11 +47,13 @@ class Document:
 
     def where(self, path: tuple[Key, ...] = ()) -> str:
         """Give ``file:line:column`` of a value, or of the nearest thing around it that has a place."""
-        for length in range(len(path), -1, -1):
-            place = self.places.get(path[:length])
-            if place is not None:
-                return f"{self.name}:{place[0]}:{place[1]}"
-        return self.name
+        place = self.place(path)
+        return self.name if place is None else f"{self.name}:{place[0]}:{place[1]}"
+
+    def place(self, path: tuple[Key, ...] = ()) -> Place | None:
+        """Line and column of a value, or of the nearest thing around it that has a place; None where nothing has one."""
+        around = (path[:length] for length in range(len(path), -1, -1))
+        return next((self.places[one] for one in around if one in self.places), None)
 
 
 @dataclass(slots=True)
@@ -83,6 +88,10 @@ class _Builder:
     def wants_key(self) -> bool:
         """Whether the next value is a key."""
         return bool(self._open) and isinstance(self._open[-1].value, dict) and self._open[-1].key is None
+
+    def merge_key(self, place: Place) -> str:
+        """What stands for a key that merges other mappings."""
+        raise self.refuse(place, "a merge key (<<)", "the keys themselves: nothing is merged")
 
     def begin(self, container: dict[str, Any] | list[Any], place: Place) -> None:
         """Open a mapping or a list."""
@@ -144,26 +153,31 @@ def parse_yaml(text: str, name: str) -> Document:
     ------
     SpecError : with line and column, for YAML that is malformed or uses what this module refuses
     """
+    builder = _Builder("YAML", name)
+    for event in _events(text, builder):
+        _take(event, builder)
+    return builder.document()
+
+
+def _events(text: str, builder: _Builder) -> Iterator[Any]:
+    """The events of a YAML parser; text that is no YAML is refused with its place."""
     import yaml
 
-    builder = _Builder("YAML", name)
     strange = _CONTROL.search(text) if text.isascii() else re.search(_NOT_YAML, text)
     if strange is not None:
         place = _place(text, strange.start())
         raise builder.refuse(place, f"the character {strange.group()!a}", "printable text (escape it)")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        for event in yaml.parse(text, Loader=loader):
-            _take(event, builder)
+        yield from yaml.parse(text, Loader=loader)
     except (
         yaml.YAMLError,
         ValueError,
         OverflowError,
     ) as error:  # the last two: escapes that are no character, in the reader without libyaml
         mark = getattr(error, "problem_mark", None)
-        where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark is not None else name
+        where = f"{builder.name}:{mark.line + 1}:{mark.column + 1}" if mark is not None else builder.name
         raise SpecError("malformed YAML", hint=getattr(error, "problem", None) or str(error), where=where) from error
-    return builder.document()
 
 
 def _place(text: str, offset: int) -> Place:
@@ -174,17 +188,28 @@ def _take(event: Any, builder: _Builder) -> None:
     """Hand one event of a YAML parser to the builder."""
     import yaml
 
-    place = (event.start_mark.line + 1, event.start_mark.column + 1)
+    place = _start(event)
     if isinstance(event, yaml.DocumentStartEvent) and builder.places:
         raise builder.refuse(place, "a second document", "one document")
     if isinstance(event, yaml.AliasEvent):
         raise builder.refuse(place, f"an alias (*{event.anchor})", "the value itself: aliases are not followed")
+    if getattr(event, "anchor", None) is not None:
+        raise builder.refuse(place, f"an anchor (&{event.anchor})", "no anchors: write the value where it is used")
+    _put_event(event, place, builder)
+
+
+def _start(event: Any) -> Place:
+    return event.start_mark.line + 1, event.start_mark.column + 1
+
+
+def _put_event(event: Any, place: Place, builder: _Builder) -> None:
+    """Hand a value or a bracket to the builder; other events are none."""
+    import yaml
+
     if isinstance(event, yaml.CollectionEndEvent):
         builder.end()
     if not isinstance(event, (yaml.ScalarEvent, yaml.CollectionStartEvent)):
         return
-    if event.anchor is not None:
-        raise builder.refuse(place, f"an anchor (&{event.anchor})", "no anchors: write the value where it is used")
     if event.tag is not None:
         raise builder.refuse(place, f"a tag ({event.tag})", "plain data without tags")
     if isinstance(event, yaml.ScalarEvent):
@@ -204,8 +229,127 @@ def _plain(text: str, place: Place, builder: _Builder) -> Any:
     if _NOT_FINITE.fullmatch(text):
         raise builder.refuse(place, text, "a finite number")
     if text == "<<" and builder.wants_key:
-        raise builder.refuse(place, "a merge key (<<)", "the keys themselves: nothing is merged")
+        return builder.merge_key(place)
     return text
+
+
+# ------------------------------------------------------------------------------------------------ manifests
+
+_MERGE = "\0<<"  # no key of a file: such a character is refused
+
+
+class _Merging(_Builder):
+    """Builds documents in which mappings take over keys of others (<<), as compose files do."""
+
+    def __init__(self, language: str, name: str, nodes: int = 0) -> None:
+        super().__init__(language, name)
+        self._nodes = nodes
+
+    @property
+    def nodes(self) -> int:
+        """How many values there are so far: those of the documents before count too."""
+        return self._nodes
+
+    def merge_key(self, place: Place) -> str:
+        top = self._open[-1].value
+        if _MERGE in top:
+            raise self.refuse(place, "the key '<<' a second time", "one list of what is merged")
+        return _MERGE
+
+    def end(self) -> None:
+        closed = self._open[-1]
+        super().end()
+        if not isinstance(closed.value, dict) or _MERGE not in closed.value:
+            return
+        path = (*closed.path, _MERGE)
+        merged = closed.value.pop(_MERGE)
+        for source, inner in (
+            [(one, (*path, at)) for at, one in enumerate(merged)] if isinstance(merged, list) else [(merged, path)]
+        ):
+            if not isinstance(source, dict):
+                raise self.refuse(
+                    self.places[path], "something else than a mapping to merge", "a mapping, or a list of them"
+                )
+            for key, value in source.items():
+                if key not in closed.value:
+                    closed.value[key] = value
+                    self._move(value, (*inner, key), (*closed.path, key))
+
+    def _move(self, value: Any, old: tuple[Key, ...], new: tuple[Key, ...]) -> None:
+        """Give a value that was merged its places where it is now; depth is bounded."""
+        self.places[new] = self.places[old]
+        for key, inner in (
+            value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        ):
+            self._move(inner, (*old, key), (*new, key))
+
+
+class _Anchors:
+    """Events of values that have a name, to be repeated where an alias stands: within the builder's bounds, so that none explodes."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, list[Any]] = {}
+        self._recording: list[tuple[str, list[Any], int]] = []  # name, events, level that is open
+
+    def take(self, event: Any, builder: _Merging) -> None:
+        """Hand one event to a builder, and keep it where it is part of a named value."""
+        import yaml
+
+        if isinstance(event, yaml.AliasEvent):
+            self._repeat(event, _start(event), builder)
+            step = 0
+        else:
+            step = isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            _put_event(event, _start(event), builder)
+        named = getattr(event, "anchor", None) if not isinstance(event, yaml.AliasEvent) else None
+        self._recording = [(name, events, level + step) for name, events, level in self._recording]
+        if named is not None:
+            self._known.pop(named, None)
+            self._recording.append((named, [], step))
+        for name, events, level in self._recording:
+            events.append(event)
+            if level == 0:
+                self._known[name] = events
+        self._recording = [one for one in self._recording if one[2] > 0]
+
+    def _repeat(self, alias: Any, place: Place, builder: _Merging) -> None:
+        import yaml
+
+        events = self._known.get(alias.anchor)
+        if events is None:
+            wanted = "the name of a value before it, and not of one around it"
+            raise builder.refuse(_start(alias), f"an alias (*{alias.anchor})", wanted)
+        for at, event in enumerate(events):
+            if isinstance(event, yaml.AliasEvent):
+                self._repeat(event, _start(event), builder)
+            else:
+                _put_event(event, place if at == 0 else _start(event), builder)
+
+
+def parse_manifests(text: str, name: str) -> list[Document]:
+    """Read the YAML documents of a manifest, which may repeat values by anchors and aliases and merge mappings (``<<``).
+
+    What is repeated counts as often as it stands, so that a file that grows without bounds is refused. Places are those where a value is
+    written; of an alias, where the alias stands. Documents that hold nothing are left out. A file that is called ``*.json`` is one document
+    of JSON. All else is as strict as :func:`parse_yaml`.
+
+    Raises
+    ------
+    SpecError : with line and column, for YAML that is malformed or uses what this module refuses
+    """
+    import yaml
+
+    if name.endswith(".json"):
+        return [parse_json(text, name)]
+    documents: list[Document] = []
+    builder, anchors = _Merging("YAML", name), _Anchors()
+    for event in _events(text, builder):
+        if isinstance(event, yaml.DocumentStartEvent):
+            builder, anchors = _Merging("YAML", name, builder.nodes), _Anchors()
+        anchors.take(event, builder)
+        if isinstance(event, yaml.DocumentEndEvent) and builder.root is not None:
+            documents.append(builder.document())
+    return documents
 
 
 # ------------------------------------------------------------------------------------------------ JSON

@@ -6,6 +6,7 @@ model: llama-3.1-8b        # as MODEL; a path is looked for beside the file
 hardware: h100-sxm         # as HARDWARE
 devices: 2                 # and any other option, as in the library (max_model_len for --max-model-len)
 usd_per_hour: 2.5          # optional: price of one device
+limits: {ttft: 500 ms}     # optional, as expect and shared_prefix_tokens: what roofplan check holds against the plan, see limits.py
 """
 
 from __future__ import annotations
@@ -23,12 +24,15 @@ from .building import deployment
 from .options import Options
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..documents import Document
     from ..planner.deployment import Deployment
 
 SCHEMA = "roofplan/deployment/v1"
 _NEEDED = ("model", "hardware")
-_KEYS = ("schema", "name", *_NEEDED, "usd_per_hour", *Options.__annotations__)
+_PROMISES = ("limits", "expect")
+_KEYS = ("schema", "name", *_NEEDED, "usd_per_hour", *Options.__annotations__, "shared_prefix_tokens", *_PROMISES)
 _TEXTS = ("schema", "name", *_NEEDED, "weights", "kv", "activations", "engine")
 _PATHS = ("model", "hardware", "engine")
 _NAMES = {"MODEL": "model", "HARDWARE": "hardware"}  # of arguments that have no option
@@ -66,34 +70,39 @@ def deployment_of(document: Document) -> DeploymentFile:
     ------
     RoofplanError : with file, line and column, for what is malformed, unknown or no deployment
     """
-    data = document.data
-    if not isinstance(data, dict):
-        wanted = f"a deployment (schema: {SCHEMA})"
-        raise SpecError("document", got="no mapping", wanted=wanted, where=document.where())
-    _check(document, data)
-    # A bare number of a library call is bytes; in a file it says nothing, as on the command line.
-    options = {
-        key: str(value) if key.endswith("_memory") else value
-        for key, value in data.items()
-        if key in Options.__annotations__
-    }
-    for key in _PATHS:
-        if key in data:
-            data = {**data, key: _beside(document, key, data[key])}
-    options |= {"engine": data["engine"]} if "engine" in options else {}
+    data = described(document)
+    options = {key: value for key, value in data.items() if key in Options.__annotations__}
     try:
         price = data.get("usd_per_hour")
         usd = None if price is None else float(parse(price, NUMBER, "usd_per_hour"))
         built = deployment(data["model"], data["hardware"], **cast("Options", options))
     except RoofplanError as error:
-        key = _key_of(error, data)
+        key = key_of(error, data)
         if error.what.startswith("--") or error.what in _NAMES:
             error.what = key or error.what
         raise error.at(document.where((key,) if key else ())) from error
     return DeploymentFile(data.get("name") or Path(document.name).stem, built, usd)
 
 
-def _key_of(error: RoofplanError, data: dict[str, Any]) -> str:
+def described(document: Document) -> dict[str, Any]:
+    """The keys of a document and their values, with its paths seen from where it lies; what is promised in it is not read.
+
+    Raises
+    ------
+    SpecError : with file, line and column, for what is no deployment, and keys and values that no option takes
+    """
+    data = document.data
+    if not isinstance(data, dict):
+        wanted = f"a deployment (schema: {SCHEMA})"
+        raise SpecError("document", got="no mapping", wanted=wanted, where=document.where())
+    _check(document, data)
+    # A bare number of a library call is bytes; in a file it says nothing, as on the command line.
+    texts = {key: str(value) for key, value in data.items() if key.endswith("_memory")}
+    paths = {key: _beside(document, key, data[key]) for key in _PATHS if key in data}
+    return {**data, **texts, **paths}
+
+
+def key_of(error: RoofplanError, data: Mapping[str, Any]) -> str:
     """The key that an error is about: the option that it names, else one whose value it quotes; empty where that is unclear."""
     key = _NAMES.get(error.what, error.what.removeprefix("--").replace("-", "_"))
     if key in data:
@@ -109,7 +118,7 @@ def _check(document: Document, data: dict[str, Any]) -> None:
             near = difflib.get_close_matches(key.replace("-", "_"), _KEYS, n=2)
             hint = f"did you mean {' or '.join(near)}?" if near else ""
             raise SpecError(key, got="an unknown key", wanted="an option of roofplan size", hint=hint, where=where)
-        if isinstance(value, (dict, list)) or value is None:
+        if key not in _PROMISES and (isinstance(value, (dict, list)) or value is None):
             got = "nothing" if value is None else "a mapping" if isinstance(value, dict) else "a list"
             raise SpecError(key, got=got, wanted="one value", where=where)
         if key in _TEXTS and not isinstance(value, str):
@@ -134,4 +143,4 @@ def _beside(document: Document, key: str, name: str) -> str:
     return beside if specfiles.looks_like_path(beside) else f"./{beside}"
 
 
-__all__ = ["SCHEMA", "DeploymentFile", "deployment_of", "is_deployment", "read_deployment"]
+__all__ = ["SCHEMA", "DeploymentFile", "deployment_of", "described", "is_deployment", "key_of", "read_deployment"]

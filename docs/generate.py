@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import catalogue_pages
+import deployment_schema
 import figure_pages
 import formula_pages
+import rule_pages
 import typer
 from pydantic import TypeAdapter
 
@@ -33,6 +35,7 @@ from roofplan.models.spec import ModelSpec
 from roofplan.report.accuracy import memory_page
 from roofplan.report.accuracy_figure import scatter_figure
 from roofplan.report.accuracy_speed import speed_page
+from roofplan.report.measured_page import validation_page
 from roofplan.specfiles import json_schema
 
 DOCS = Path(__file__).parent
@@ -63,7 +66,8 @@ def schemas() -> dict[str, Any]:
             _require_nothing(schema["$defs"])
             schema["required"] = ["schema", "name"]
         made[name] = schema
-    return made
+    draft = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "roofplan deployment-v1"}
+    return made | {"deployment-v1": draft | deployment_schema.deployment_schema()}
 
 
 def _require_nothing(definitions: dict[str, Any]) -> None:
@@ -155,10 +159,12 @@ def main() -> None:
     accuracy_figures()
     (DOCS / "formulas.md").write_text(formula_pages.page(), encoding="utf-8")
     catalogue_pages.write(DOCS)
+    rule_pages.write(DOCS)
     for page in (ROOT / "README.md", *sorted(DOCS.glob("*.md"))):
         text = figure_pages.with_captions(page.read_text(encoding="utf-8"))
         figure_pages.write(DOCS, text)
         page.write_text(with_output(text), encoding="utf-8")
+    (DOCS / "measured" / "README.md").write_text(validation_page(DOCS / "measured"), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -31,14 +31,7 @@ def console(stream: TextIO, color: Color = "auto") -> Console:
     from rich.console import Console
 
     environment = os.environ
-    is_terminal = stream.isatty() and environment.get("TERM", "") not in {"dumb", "unknown"}
-    colored = is_terminal
-    if environment.get("FORCE_COLOR"):
-        colored = True
-    if environment.get("NO_COLOR"):
-        colored = False
-    if color != "auto":
-        colored = color == "always"
+    is_terminal, colored = _is_terminal(stream), is_colored(stream, color)
     width = None if is_terminal or environment.get("COLUMNS", "").isdigit() else _PIPE_WIDTH
     return Console(
         file=stream,
@@ -51,6 +44,19 @@ def console(stream: TextIO, color: Color = "auto") -> Console:
         width=width,
         _environ={key: environment[key] for key in ("COLUMNS", "LINES", "TERM") if key in environment},
     )
+
+
+def is_colored(stream: TextIO, color: Color = "auto") -> bool:
+    """Whether a stream gets colour, by the rules of :func:`console`, which need not be loaded to know."""
+    if color != "auto":
+        return color == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or _is_terminal(stream)
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    return stream.isatty() and os.environ.get("TERM", "") not in {"dumb", "unknown"}
 
 
 def print_report(report: Report, color: Color = "auto") -> None:

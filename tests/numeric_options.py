@@ -17,7 +17,7 @@ NUMBERS = {
 WORDS = {
     *("MODEL", "HARDWARE", "HARDWARE...", "TARGET", "[NAME]", "[NAME]...", "CLAIM", "MEANS", "FORMAT", "FORMAT,..."),
     *("ENGINE", "FILE", "CSV", "COLUMNS", "LABELS", "VARIANT", "METRIC=LIMIT", "AXIS=VALUES", "PHASE", "KIND,..."),
-    *("TYPE,...", "RULE", "[HARDWARE]"),
+    *("TYPE,...", "RULE", "[HARDWARE]", "RULES", "OLD", "FILE|DIR|-"),
 }
 VERBS = {
     "size": "size mixtral-8x7b h100",
@@ -28,6 +28,7 @@ VERBS = {
     "advise": "advise llama-3.1-8b h100",
     "claim": "claim 500tok/s llama-3.1-8b h100",
     "speculate": "speculate llama-3.1-8b h100",
+    "check": "check deployment.yaml",
     "figure": "figure",
 }
 GROUPS = {"accuracy", "engine", "hardware", "model"}  # their commands read files and print them

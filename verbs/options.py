@@ -16,6 +16,16 @@ class Format(enum.StrEnum):
     csv = "csv"
 
 
+class SizeFormat(enum.StrEnum):
+    """What a sizing is printed as."""
+
+    text = "text"
+    json = "json"
+    markdown = "markdown"
+    csv = "csv"
+    prometheus = "prometheus"
+
+
 class Color(enum.StrEnum):
     """When to colour."""
 
@@ -310,6 +320,9 @@ Context = Annotated[
 OutputFormat = Annotated[
     Format, typer.Option("--format", help="What to print.", show_default=True, rich_help_panel=_OUTPUT)
 ]
+SizeOutputFormat = Annotated[
+    SizeFormat, typer.Option("--format", help="What to print.", show_default=True, rich_help_panel=_OUTPUT)
+]
 Explain = Annotated[
     bool,
     typer.Option("--explain", help="Show formula, numbers and sources of each figure.", rich_help_panel=_OUTPUT),
@@ -357,6 +370,16 @@ ReportFile = Annotated[
 PageFile = Annotated[
     Path | None,
     typer.Option("--out", "-o", metavar="FILE", help="Write a page for a browser: .html.", rich_help_panel=_OUTPUT),
+]
+SizeFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        "-o",
+        metavar="FILE",
+        help="Write a page for a browser (.html), or metrics for Prometheus (.prom).",
+        rich_help_panel=_OUTPUT,
+    ),
 ]
 PictureSize = Annotated[
     str | None,

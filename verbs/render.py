@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..planner.results import Answer
+    from ..planner.sizing import SizeResult
 
 
 def print_answer(answer: Answer, output_format: Format, color: Color, *, explain: bool = False) -> None:
@@ -52,6 +53,22 @@ def write_page(answer: Answer, out: Path | None, *, force: bool) -> None:
         from ..report.answer_files import write_answer
 
         write_answer(answer, out, overwrite=force)
+
+
+def print_metrics(result: SizeResult) -> None:
+    """Print a sizing as metrics of Prometheus."""
+    from ..report.prometheus import to_prometheus
+
+    sys.stdout.write(to_prometheus(result))
+
+
+def write_metrics(result: SizeResult, path: Path | None, *, force: bool) -> None:
+    """Write a sizing as metrics, where a file was asked for: whole or not at all, since a collector may read it at any moment."""
+    if path is not None:
+        from .. import specfiles
+        from ..report.prometheus import to_prometheus
+
+        specfiles.write_text(path, to_prometheus(result), overwrite=force)
 
 
 def print_short(answer: Answer) -> None:

@@ -37,10 +37,10 @@ def size(
     beside_memory: o.BesideMemory = None,
     solve: o.Solve = None,
     from_log: o.FromLog = None,
-    out: o.PageFile = None,
+    out: o.SizeFile = None,
     force: o.Force = False,
     strict: o.Strict = False,
-    output_format: o.OutputFormat = o.Format.text,
+    output_format: o.SizeOutputFormat = o.SizeFormat.text,
     explain: o.Explain = False,
     sensitivity: o.Sensitivity = False,
     color: o.ColorChoice = o.Color.auto,
@@ -60,6 +60,8 @@ def size(
 
     roofplan size llama-3.1-8b h100-sxm --concurrency 64 -o report.html
 
+    roofplan size llama-3.1-8b h100-sxm --concurrency 64 -o plan.prom
+
     roofplan size h100-sxm --from-log serve.log
 
     roofplan size ./config.json rtx-4090 --format json
@@ -68,9 +70,10 @@ def size(
     """
     from .. import api
     from ..errors import ExitCode
-    from .render import check_page, print_answer, write_page
+    from .render import check_page, print_answer, print_metrics, write_metrics, write_page
 
-    check_page(out, force=force)
+    page, metrics = (None, out) if out is not None and out.suffix.lower() == ".prom" else (out, None)
+    check_page(page, force=force, beside=metrics)
     if from_log is not None and hardware is None:
         model, hardware = None, model  # the log names the model: a single name is the device's
     result = api.size(
@@ -110,7 +113,11 @@ def size(
         beside_memory=beside_memory,
         strict=strict,
     )
-    write_page(result, out, force=force)
-    print_answer(result, output_format, color, explain=explain)
+    write_page(result, page, force=force)
+    write_metrics(result, metrics, force=force)
+    if output_format is o.SizeFormat.prometheus:
+        print_metrics(result)
+    else:
+        print_answer(result, o.Format(output_format.value), color, explain=explain)
     found = result.fits if result.solution is None else result.solution.answer is not None
     return ExitCode.YES if found else ExitCode.NO

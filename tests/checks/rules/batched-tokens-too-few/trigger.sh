@@ -1,0 +1,5 @@
+# batched-tokens-too-few, line 5
+vllm serve meta-llama/Llama-3.1-8B-Instruct \
+  --no-enable-chunked-prefill \
+  --max-model-len 8192 \
+  --max-num-batched-tokens 4096
