@@ -69,12 +69,16 @@ class RoofplanError(Exception):
 
     def __str__(self) -> str:
         """Give the one line: ``where: what: got X, want Y (hint)``."""
-        place = f"{show(self.where)}: " if self.where else ""
+        return f"{show(self.where)}: {self.without_place}" if self.where else self.without_place
+
+    @property
+    def without_place(self) -> str:
+        """The line without where it happened."""
         found = f"got {show(self.got)}" if self.got != "" else ""
         want = f"want {show(self.wanted, 400)}" if self.wanted else ""
         middle = ", ".join(part for part in (found, want) if part)
         hint = f" ({show(self.hint, 400)})" if self.hint else ""
-        return f"{place}{show(self.what, 400)}" + (f": {middle}" if middle else "") + hint
+        return show(self.what, 400) + (f": {middle}" if middle else "") + hint
 
     def at(self, where: str) -> RoofplanError:
         """Give the error a place, if it has none yet."""

@@ -258,7 +258,7 @@ def _spec_error(faults: Iterable[Any], document: Document) -> SpecError:
     fault = min(faults, key=lambda fault: _PRECEDENCE.get(fault["type"], 0))
     kind, context = fault["type"], fault.get("ctx", {})
     path = _real_path(document.data, fault["loc"], names_absent_key=kind in _ABSENT)
-    got = _brief(fault["input"])
+    got = brief(fault["input"])
     if "discriminator" in context:  # the key that tells the members of a union apart
         path.append(context["discriminator"].strip("'"))
         got = repr(context["tag"]) if "tag" in context else "nothing"
@@ -287,7 +287,16 @@ _WANTED = {
 }
 
 
-def _brief(value: object) -> str:
+def did_you_mean(name: str, known: Iterable[str], most: int = 2) -> str:
+    """The hint at the names that are spelled nearly so; empty where none is."""
+    import difflib
+
+    near = difflib.get_close_matches(name, list(known), n=most)
+    return f"did you mean {' or '.join(near)}?" if near else ""
+
+
+def brief(value: object) -> str:
+    """A value of a document as an error tells it: its kind where it has parts."""
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, (list, tuple)):

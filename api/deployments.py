@@ -11,7 +11,6 @@ limits: {ttft: 500 ms}     # optional, as expect and shared_prefix_tokens: what 
 
 from __future__ import annotations
 
-import difflib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,12 +114,10 @@ def _check(document: Document, data: dict[str, Any]) -> None:
     for key, value in data.items():
         where = document.where((key,))
         if key not in _KEYS:
-            near = difflib.get_close_matches(key.replace("-", "_"), _KEYS, n=2)
-            hint = f"did you mean {' or '.join(near)}?" if near else ""
+            hint = specfiles.did_you_mean(key.replace("-", "_"), _KEYS)
             raise SpecError(key, got="an unknown key", wanted="an option of roofplan size", hint=hint, where=where)
         if key not in _PROMISES and (isinstance(value, (dict, list)) or value is None):
-            got = "nothing" if value is None else "a mapping" if isinstance(value, dict) else "a list"
-            raise SpecError(key, got=got, wanted="one value", where=where)
+            raise SpecError(key, got=specfiles.brief(value), wanted="one value", where=where)
         if key in _TEXTS and not isinstance(value, str):
             raise SpecError(key, got=repr(value), wanted="a text", where=where)
     if data.get("schema") != SCHEMA:

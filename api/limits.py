@@ -16,12 +16,12 @@ expect:
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import QuantityError, SpecError
 from ..quantities import BYTES, NUMBER, POSITIVE_COUNT, TIME, TOKENS, parse
+from ..specfiles import brief, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,6 +45,7 @@ LIMITS: Mapping[str, Dimension | None] = {  # None: true or false
     "joules_per_output_token": _RATE,
 }
 _KINDS = {"claim": {"claim", "verdict"}, "bottleneck": {"bottleneck"}}
+# Written out, since the planner's modules take longer to load than a file to read; a test compares them.
 VERDICTS = ("plausible", "needs_help", "slower_than_it_should_be", "impossible")  # of roofplan claim
 BOTTLENECKS = ("compute", "weight_bandwidth", "kv_bandwidth", "interconnect", "overhead", "capacity")
 
@@ -59,7 +60,7 @@ def read_limits(document: Document) -> dict[str, int | float | bool]:
     said = document.data.get("limits", {})
     if not isinstance(said, dict):
         raise SpecError(
-            "limits", got=_kind(said), wanted="a mapping such as {ttft: 500 ms}", where=document.where(("limits",))
+            "limits", got=brief(said), wanted="a mapping such as {ttft: 500 ms}", where=document.where(("limits",))
         )
     return {name: _limit(document, name, value) for name, value in said.items()}
 
@@ -67,8 +68,7 @@ def read_limits(document: Document) -> dict[str, int | float | bool]:
 def _limit(document: Document, name: str, value: Any) -> int | float | bool:
     where = document.where(("limits", name))
     if name not in LIMITS:
-        near = difflib.get_close_matches(name.replace("-", "_"), LIMITS, n=2)
-        hint = f"did you mean {' or '.join(near)}?" if near else ""
+        hint = did_you_mean(name.replace("-", "_"), LIMITS)
         wanted = f"one of {', '.join(LIMITS)}"
         raise SpecError(f"limits.{name}", got="an unknown limit", wanted=wanted, hint=hint, where=where)
     dimension = LIMITS[name]
@@ -92,7 +92,7 @@ def read_expectations(document: Document) -> list[tuple[str, str, str, tuple[Key
     said = document.data.get("expect", [])
     if not isinstance(said, list):
         wanted = "a list such as [{bottleneck: kv_bandwidth}]"
-        raise SpecError("expect", got=_kind(said), wanted=wanted, where=document.where(("expect",)))
+        raise SpecError("expect", got=brief(said), wanted=wanted, where=document.where(("expect",)))
     return [_expectation(document, at, one) for at, one in enumerate(said)]
 
 
@@ -100,7 +100,7 @@ def _expectation(document: Document, at: int, one: Any) -> tuple[str, str, str, 
     what, path = f"expect.{at}", ("expect", at)
     wanted = "{claim: 45 tok/s, verdict: plausible} or {bottleneck: kv_bandwidth}"
     if not isinstance(one, dict):
-        raise SpecError(what, got=_kind(one), wanted=wanted, where=document.where(path))
+        raise SpecError(what, got=brief(one), wanted=wanted, where=document.where(path))
     kind = next((kind for kind in _KINDS if kind in one), "")
     if not kind:
         raise SpecError(what, got=" and ".join(one) or "nothing", wanted=wanted, where=document.where(path))
@@ -109,7 +109,7 @@ def _expectation(document: Document, at: int, one: Any) -> tuple[str, str, str, 
             where = document.where((*path, key))
             raise SpecError(f"{what}.{key}", got="an unknown key", wanted=wanted, where=where)
         if not isinstance(value, str):
-            raise SpecError(f"{what}.{key}", got=_kind(value), wanted="a text", where=document.where((*path, key)))
+            raise SpecError(f"{what}.{key}", got=brief(value), wanted="a text", where=document.where((*path, key)))
     if kind == "bottleneck":
         _one_of(document, (*path, kind), one[kind], BOTTLENECKS)
         return kind, one[kind], "", (*path, kind)
@@ -120,14 +120,8 @@ def _expectation(document: Document, at: int, one: Any) -> tuple[str, str, str, 
 
 def _one_of(document: Document, path: tuple[Key, ...], value: str, known: tuple[str, ...]) -> None:
     if value not in known:
-        near = difflib.get_close_matches(value, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else ""
+        hint = did_you_mean(value, known, most=1)
         what = ".".join(map(str, path))
         raise SpecError(
             what, got=repr(value), wanted=f"one of {', '.join(known)}", hint=hint, where=document.where(path)
         )
-
-
-def _kind(value: Any) -> str:
-    kinds: dict[type, str] = {dict: "a mapping", list: "a list", type(None): "nothing"}
-    return kinds.get(type(value), repr(value))

@@ -40,6 +40,7 @@ def main() -> int:
         _judge("decode", _errors(folder.glob("decode-*.json"), "decode.step"), 0.15, 0.08),
         _judge("with a cache", _errors([folder / "cache.json"], "cache.token_with"), 0.20),
         _judge("without a cache", _errors([folder / "cache.json"], "cache.token_without"), 0.20),
+        _judge("what the cache saves", _savings(folder / "cache.json"), 0.20),
     ]
     return 0 if all(met) else 1
 
@@ -54,8 +55,15 @@ def _errors(paths: Sequence[Path], name: str) -> list[float]:
 
 
 def _error(record: Record) -> float:
-    assert record.predicted is not None
-    return abs(record.predicted / record.measured.median - 1)
+    assert record.ratio is not None
+    return abs(1 / record.ratio - 1)
+
+
+def _savings(path: Path) -> list[float]:
+    """Errors of how many times as long a token takes without a cache, by position."""
+    run = load(path)
+    pairs = zip(run.named("cache.token_with"), run.named("cache.token_without"), strict=True)
+    return [abs((one.ratio or 0) / (other.ratio or 1) - 1) for one, other in pairs]
 
 
 def _judge(what: str, errors: list[float], most: float, median: float = 1.0) -> bool:

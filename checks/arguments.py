@@ -24,10 +24,20 @@ _VALUELESS = ("switch", "flag")
 
 @dataclass(slots=True)
 class Arguments:
-    """What was read of a command line: flags in their order, with the spec of each that is known, and problems."""
+    """What was read of a command line: flags in their order, with the spec of each that is known, and problems.
+
+    ``lost`` are the options whose values cannot be told, each with its problem.
+    """
 
     flags: list[tuple[Flag, FlagSpec | None]] = field(default_factory=list)
     problems: list[RoofplanError] = field(default_factory=list)
+    lost: dict[str, RoofplanError] = field(default_factory=dict)
+
+    def lose(self, spec: FlagSpec, error: RoofplanError) -> None:
+        """Note that the value of a flag cannot be told."""
+        self.problems.append(error)
+        if spec.option:
+            self.lost[spec.option] = error
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +50,6 @@ class _Named:
     part: str = ""
     value: str | None = None
     near: tuple[str, ...] = ()
-    ambiguous: bool = False
 
 
 class ArgumentReader:
@@ -126,7 +135,7 @@ class ArgumentReader:
             _, spec, off = close[0]
             return _Named(self._full(spec, part), spec, off, part, given)
         near = tuple(dict.fromkeys(full for full, _, _ in close))[:3] or self._nearest(name)
-        return _Named(name + (f".{part}" if part else ""), None, False, part, given, near, bool(close))
+        return _Named(name + (f".{part}" if part else ""), None, False, part, given, near)
 
     def _spelled(self, text: str) -> tuple[str, str, str]:
         name, equals, value = text.partition("=") if self.launcher.parsing.equals else (text, "", "")
@@ -214,7 +223,7 @@ class ArgumentReader:
             return
         if lost is not None:
             if spec.matters:
-                done.problems.append(lost)
+                done.lose(spec, lost)
             return
         if named.value is not None and spec.type in _VALUELESS and not named.part and not self.settings:
             got, wanted = f"{named.name}={named.value}", "the switch alone: it takes no value"
@@ -223,7 +232,7 @@ class ArgumentReader:
         try:
             read = value_of(spec, texts, off=named.off, part=named.part, name=named.name)
         except RoofplanError as error:
-            done.problems.append(error.at(str(word.place)))
+            done.lose(spec, error.at(str(word.place)))
             return
         done.flags.append((Flag(named.name, Said(read, word.place, written)), spec))
 
@@ -242,6 +251,6 @@ class ArgumentReader:
             if spec is None:
                 continue
             if index in missing:
-                done.problems.append(missing[index])
+                done.lose(spec, missing[index])
                 continue
             done.flags.insert(0, (Flag(spec.name, Said(word.value, word.place, word.text)), spec))

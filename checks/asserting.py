@@ -12,7 +12,7 @@ from .. import api
 from ..errors import RoofplanError, show
 from ..quantities import show_bytes, show_count
 from .checked import Checked, Unbuilt
-from .finding import SEVERITIES, Finding, Severity
+from .finding import Finding, Severity, at_least
 from .initial import written
 from .run import check_paths, check_text
 from .settings import Settings, load
@@ -165,8 +165,7 @@ class Deployed:
         AssertionError : with the findings
         """
         __tracebackhide__ = True
-        severe = SEVERITIES[: SEVERITIES.index(fail_on) + 1]
-        failing = [finding for finding in self.findings if finding.severity in severe]
+        failing = [finding for finding in self.findings if finding.severity in at_least(fail_on)]
         if failing:
             raise AssertionError("\n".join([f"{show(self.name)}:", *map(_line, failing)]))
 
@@ -225,16 +224,8 @@ def _shown(path: Path) -> str:
 
 
 def _of(result: CheckResult) -> Iterator[Deployed | Unread]:
-    services = result.services
-    alike = [service.name for service in services]
-    for service in services:
-        file = service.place.file
-        own = tuple(
-            finding
-            for finding in result.findings
-            if finding.service == service.name and (finding.place.file == file or alike.count(service.name) == 1)
-        )
-        yield Deployed(f"{file}:{service.name}", service, own)
+    for service in result.services:
+        yield Deployed(f"{service.place.file}:{service.name}", service, result.findings_of(service))
     yield from _unread(result.problems)
 
 

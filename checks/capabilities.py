@@ -44,11 +44,21 @@ class Requirement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Naming:
+    """How the checkpoints of a method are called: an expression that is looked for in a published id, in lower case."""
+
+    method: str
+    pattern: str
+    __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Requirements:
-    """The file: what engines ask for, of methods and of 16-bit types."""
+    """The file: what engines ask for, of methods, of formats and of 16-bit types, and how methods are told from names."""
 
     schema: Literal["roofplan/capabilities/v1"]
     methods: tuple[Requirement, ...]
+    names: tuple[Naming, ...]
     formats: tuple[Requirement, ...]
     types: tuple[Requirement, ...]
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG

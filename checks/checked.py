@@ -10,8 +10,10 @@ import functools
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import engines
-from ..errors import RoofplanError
+from ..api.deployments import key_of
+from ..errors import DomainError, RoofplanError
 from ..planner.fitting import reason_against
+from .launcher_spec import launcher_of
 from .plans import Unbuilt, plan_of
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from ..planner.memory import Capacity, MemoryPlan
     from ..planner.sizing import SizeResult
     from ..planner.step import StepModel
+    from .launcher_spec import Launcher
+    from .plans import Plan
     from .record import Service
 
 T = TypeVar("T")
@@ -45,9 +49,25 @@ class Checked:
         self._plan = plan_of(service)
 
     @property
+    def _planned(self) -> Plan:
+        """The plan, unless it would be one of another deployment."""
+        if self.hindrance is not None:
+            raise Unbuilt
+        return self._plan
+
+    @property
+    def hindrance(self) -> RoofplanError | None:
+        """Why nothing is planned though everything is known: an option whose value cannot be told, or a part of the model elsewhere."""
+        on_host = self.service.features.get("partly_on_host")
+        if on_host is not None:
+            got, wanted = on_host.text or "a part of the model in the host's memory", "all of it on devices"
+            return DomainError("weights", got=got, wanted=wanted, hint="what stays in the host's memory is not planned")
+        return next(iter(self.service.lost.values()), None)
+
+    @property
     def built(self) -> Deployment | RoofplanError:
-        """The deployment, or the error that its names, layout or settings give."""
-        return self._plan.built
+        """The deployment, or the error that its names, layout or settings give, or what keeps it from being planned."""
+        return self.hindrance or self._plan.built
 
     @property
     def named_model(self) -> ModelSpec | RoofplanError:
@@ -87,17 +107,17 @@ class Checked:
         ------
         Unbuilt : where there is none
         """
-        return self._plan.deployment
+        return self._planned.deployment
 
     @property
     def memory(self) -> MemoryPlan:
         """What the memory of a device holds."""
-        return self._plan.memory
+        return self._planned.memory
 
     @property
     def capacity(self) -> Capacity:
         """How many sequences and tokens the cache holds."""
-        return self._plan.capacity
+        return self._planned.capacity
 
     @property
     def reason(self) -> Reason | None:
@@ -107,12 +127,12 @@ class Checked:
     @property
     def plan(self) -> SizeResult:
         """The whole answer of ``roofplan size``: memory, capacity and times."""
-        return self._plan.sizing
+        return self._planned.sizing
 
     @property
     def steps(self) -> StepModel:
         """The step model, as reached."""
-        return self._plan.steps
+        return self._planned.steps
 
     def once(self, name: str, build: Callable[[], T]) -> T:
         """What ``build`` gives, made once for all services of equal engine and options.
@@ -123,7 +143,7 @@ class Checked:
         ------
         Unbuilt : where it ends with an error of roofplan's
         """
-        return self._plan.once(name, build)
+        return self._planned.once(name, build)
 
     @functools.cached_property
     def engine(self) -> EngineProfile:
@@ -133,10 +153,25 @@ class Checked:
         except RoofplanError:
             return engines.load("plain")
 
+    @functools.cached_property
+    def launcher(self) -> Launcher | None:
+        """What is known of the engine's command lines and processes; None for an engine without a launcher file."""
+        return launcher_of(self.engine.engine)
+
     def feature(self, name: str, default: Any = None) -> Any:
         """A feature's value, or what holds where nothing is said."""
         said = self.service.features.get(name)
         return default if said is None else said.value
+
+    @property
+    def promises_fit(self) -> bool:
+        """Whether the file says that all sequences of the workload fit (``fits: true`` among its limits)."""
+        said = self.service.limits.get("fits")
+        return said is not None and said.value is True
+
+    def option_of(self, error: RoofplanError) -> str:
+        """The option, or ``engine``, that an error of the planner is about; empty where that is unclear."""
+        return key_of(error, {**self.service.plain_options(), "engine": self.service.engine.value})
 
 
 def _known(found: T | RoofplanError) -> T:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..errors import RoofplanError
 from ..planner.comparing import TOLERANCE, Alternative
 from .checked import Checked, Unbuilt
+from .limits import price_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from .finding import Finding
     from .record import Service
     from .result import CheckResult
 
@@ -116,7 +116,7 @@ def _plain(one: ServiceDiff) -> dict[str, Any]:
 def diff(before: CheckResult, after: CheckResult) -> CheckDiff:
     """Compare two checks: of the older files and of the newer ones, with the same settings."""
     pairs = matched(before.services, after.services)
-    return CheckDiff(tuple(_compared(old, new, before.findings, after.findings) for old, new in pairs))
+    return CheckDiff(tuple(_compared(old, new, _rules(before, old), _rules(after, new)) for old, new in pairs))
 
 
 def matched(before: Iterable[Service], after: Sequence[Service]) -> list[tuple[Service | None, Service | None]]:
@@ -153,11 +153,10 @@ def _alike(old: Service, new: Service) -> int:
 
 
 def _compared(
-    old: Service | None, new: Service | None, findings_before: Sequence[Finding], findings_after: Sequence[Finding]
+    old: Service | None, new: Service | None, rules_before: Counter[str], rules_after: Counter[str]
 ) -> ServiceDiff:
     one = new or old
     assert one is not None
-    rules_before, rules_after = _rules(findings_before, old), _rules(findings_after, new)
     appeared = tuple(sorted((rules_after - rules_before).elements()))
     gone = tuple(sorted((rules_before - rules_after).elements()))
     settings = tuple(_settings(old, new)) if old and new else ()
@@ -176,12 +175,9 @@ def _compared(
     return ServiceDiff(one.name, one.place.file, state, settings, figures, appeared, gone, unplanned)
 
 
-def _rules(findings: Iterable[Finding], service: Service | None) -> Counter[str]:
-    if service is None:
-        return Counter()
-    return Counter(
-        found.rule for found in findings if found.service == service.name and found.place.file == service.place.file
-    )
+def _rules(result: CheckResult, service: Service | None) -> Counter[str]:
+    """How often each rule finds something in a service."""
+    return Counter(() if service is None else (found.rule for found in result.findings_of(service)))
 
 
 def _settings(old: Service, new: Service) -> Iterator[Change]:
@@ -213,10 +209,7 @@ def _figures(service: Service | None) -> tuple[dict[str, Any], str]:
         plan = checked.plan
     except Unbuilt as stop:
         return {}, str(stop.__cause__ or "it cannot be planned")
-    device = plan.deployment.hardware
-    listed = None if device.price is None else device.price.usd_per_hour
-    price = listed if service.usd_per_hour is None else service.usd_per_hour.value
-    flat = Alternative(service.name, plan, price).figures()
+    flat = Alternative(service.name, plan, price_of(service, plan.deployment.hardware)).figures()
     found = {name: _expected(flat.get(name)) for name in FIGURES}
     if found["cost.usd_per_hour"] is not None and service.pod.replicas is not None:
         found["cost.usd_per_hour"] *= service.pod.replicas.value  # the plan is that of one copy, the bill that of all

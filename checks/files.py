@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from .. import specfiles
 from ..errors import SpecError
+from .launcher_spec import cues
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +21,7 @@ _SCRIPTS = (".sh", ".bash", ".zsh", ".mk")
 _SCRIPT_NAMES = {"Makefile", "makefile", "GNUmakefile", "Procfile", "justfile", "Justfile"}
 _HERE = os.path.join(os.curdir, "")  # noqa: PTH118  # a path would drop the end
 _NOT_ENTERED = {"node_modules", "__pycache__", "venv", "site-packages"}
-# What a file that describes a deployment says somewhere.
+# What a file that describes a deployment says somewhere, beside the programs and images of engines.
 _CUES = re.compile(
     r"roofplan|vllm|sglang|llama|trtllm|tensorrt|inferenceservice|llmconfig|llm_config|modelspec|engine_kwargs",
     re.IGNORECASE,
@@ -113,4 +114,4 @@ def is_yaml(name: str, text: str) -> bool:
 
 def has_cue(text: str) -> bool:
     """Whether a text names anything that is checked: a file of a folder that does not is somebody else's."""
-    return _CUES.search(text) is not None
+    return _CUES.search(text) is not None or cues().search(text) is not None

@@ -12,7 +12,12 @@ if TYPE_CHECKING:
     from .record import Place
 
 Severity = Literal["error", "warning", "note"]
-SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")  # the worst first
+
+
+def at_least(severity: Severity | Literal["never"]) -> tuple[Severity, ...]:
+    """The severities that are at least so severe; of ``never`` none."""
+    return () if severity == "never" else SEVERITIES[: SEVERITIES.index(severity) + 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,8 @@ class Rule:
     title : what it finds, in a few words
     why : why that matters, a sentence or two
     fix : what to do, a sentence
-    check : yields ``(place, message, fix, figures)`` findings by :meth:`Rule.finding`
+    check : yields its findings, made by :meth:`Rule.finding`
+    explains : whether its errors say why there is no plan, so that the run need not
     """
 
     id: str
@@ -61,6 +67,7 @@ class Rule:
     why: str
     fix: str
     check: Callable[[Checked], Iterable[Finding]]
+    explains: bool = False
 
     def finding(
         self,

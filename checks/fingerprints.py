@@ -9,6 +9,8 @@ from collections import Counter
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from .files import STDIN
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -28,18 +30,19 @@ def _text(name: str) -> str:
 
 
 def fingerprints(findings: Iterable[Finding]) -> list[str]:
-    """A mark for each of some findings, all different: those of one identity are numbered in their order."""
-    seen: Counter[Identity] = Counter()
-    marks = []
-    for finding in findings:
-        same = identity(finding)
-        marks.append(_digest((*same, str(seen[same]))))
+    """A mark for each of some findings, all different."""
+    return marks(map(identity, findings))
+
+
+def marks(identities: Iterable[tuple[str, ...]]) -> list[str]:
+    """A mark for each identity, all different: equal ones are numbered in their order."""
+    seen: Counter[tuple[str, ...]] = Counter()
+    made = []
+    for same in identities:
+        content = "\0".join((*same, str(seen[same])))
+        made.append(hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:32])
         seen[same] += 1
-    return marks
-
-
-def _digest(parts: tuple[str, ...]) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+    return made
 
 
 @functools.lru_cache(4096)
@@ -49,7 +52,7 @@ def relative_file(file: str) -> str:
     >>> relative_file("./deploy//today.yaml")
     'deploy/today.yaml'
     """
-    if file == "<stdin>":
+    if file == STDIN:
         return file
     try:
         inside = os.path.relpath(file)

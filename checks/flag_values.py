@@ -24,6 +24,7 @@ _SI_SCALES = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi"
 _WHOLE = re.compile(r"[+-]?[0-9]+(_[0-9]+)*")
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _LONGEST_NUMBER = 40
+_LARGEST = 2**63  # bytes
 _TRUE = ("true", "1", "yes", "on")
 _FALSE = ("false", "0", "no", "off")
 
@@ -214,4 +215,4 @@ def scaled(spec: FlagSpec, value: Any) -> Any:
     """A number in the unit of the option."""
     if spec.scale == 1 or isinstance(value, bool) or not isinstance(value, (int, float)):
         return value
-    return int(value * spec.scale)
+    return int(min(value * spec.scale, _LARGEST))

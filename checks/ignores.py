@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from .finding import Finding
 from .record import Place
+from .rules import closest_rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -119,17 +120,9 @@ def _note(ignore: Ignore, known: Callable[[str], bool]) -> Finding:
         message = "the comment names no rule, so it accepts nothing: write ignore[RULE]"
         return Finding(UNKNOWN, "note", ignore.place, message)
     if not known(ignore.rule):
-        message = f"there is no rule {ignore.rule!r}{_closest(ignore.rule)}"
+        near = closest_rule(ignore.rule)
+        message = f"there is no rule {ignore.rule!r}" + (f"; did you mean {near}?" if near else "")
         return Finding(UNKNOWN, "note", ignore.place, message, subject=ignore.rule)
     lines = f"line {ignore.first}" if ignore.first == ignore.last else f"lines {ignore.first} to {ignore.last}"
     message = f"{ignore.rule} finds nothing on {lines}: the comment can go"
     return Finding(UNUSED, "note", ignore.place, message, subject=ignore.rule)
-
-
-def _closest(rule: str) -> str:
-    import difflib
-
-    from .rules import all_rules
-
-    near = difflib.get_close_matches(rule, [one.id for one in all_rules()], n=1)
-    return f"; did you mean {near[0]}?" if near else ""

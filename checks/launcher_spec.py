@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -19,6 +20,7 @@ FlagType = Literal[
     "switch", "flag", "integer", "tokens", "si_tokens", "number", "bytes", "text", "json", "list", "optional"
 ]
 Plain = str | int | float | bool | None
+_COMMON = {"python", "-m", "serve"}  # words of programs that say nothing of an engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +46,11 @@ class FlagSpec:
     defaults : by version, oldest first
     choices : what it takes, as far as the engine refuses other values
     option, feature : what of the neutral record it fills; with a dot a part of a mapping (``speculation.k``)
-    reads : texts that mean something else to the option; null: as if nothing was said
+    reads : texts that mean something else to the option; null: as if nothing was said; ``*`` stands for all others
     says : what its presence means, for a flag without value
     scale : factor of a number (GiB to bytes)
-    parts : of a JSON value, those that are kept: their names here, and in the feature
+    parts : of a JSON value, those that are kept: their names here, and in the feature (empty: the part is the value); of a flag without
+        option and feature, the option or feature that each part fills
     source : key of the file's sources, where it is not the newest
     """
 
@@ -71,7 +74,7 @@ class FlagSpec:
     @property
     def matters(self) -> bool:
         """Whether it fills something of the record."""
-        return bool(self.option or self.feature)
+        return bool(self.option or self.feature or self.parts)
 
     def is_in(self, version: Version | None) -> bool:
         """Whether a version has it; None: some version."""
@@ -138,6 +141,16 @@ class Launcher:
     others: str = ""
     settings: tuple[FlagSpec, ...] = ()  # that only a file of settings has
     environment: tuple[FlagSpec, ...] = ()
+    made_on_loading: dict[str, str] = field(default_factory=dict)
+    drafters: dict[str, str] = field(default_factory=dict)
+    attention_groups: Literal["", "tp", "dp"] = ""
+    groups_share_limits: bool = False
+    replicas_divide_experts: bool = False
+    file_type: str = ""
+    slots_divide_context: bool = False
+    ring_bytes: int | None = None
+    one_process: bool = False
+    takes_all_devices: bool = False
     sources: dict[str, Origin]
     __pydantic_config__: ClassVar[dict[str, Any]] = _CONFIG
 
@@ -148,6 +161,10 @@ class Launcher:
     def flag(self, name: str, version: Version | None = None) -> FlagSpec | None:
         """A flag by its name or an alias."""
         return self.flags_in(version).get(name)
+
+    def filling(self, name: str) -> FlagSpec | None:
+        """The first flag, or else variable, that fills an option or a feature."""
+        return next((spec for spec in (*self.flags, *self.environment) if name in {spec.option, spec.feature}), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +180,14 @@ class Head:
 def heads() -> tuple[Head, ...]:
     """The heads of all launchers: the files are long, and most commands start no engine."""
     return tuple(_head(path) for path in sorted(_FOLDER.glob("*.yaml")))
+
+
+@functools.cache
+def cues() -> re.Pattern[str]:
+    """What a text that starts an engine holds: a word of a program, or the name of an image."""
+    words = {word for head in heads() for program in head.programs for word in program} - _COMMON
+    names = words | {image.name for head in heads() for image in head.images}
+    return re.compile("|".join(sorted(map(re.escape, names), key=len, reverse=True)))
 
 
 def _head(path: Path) -> Head:

@@ -36,6 +36,7 @@ def read_command(
     pod: Pod,
     text: str = "",
     replaces_entrypoint: bool = False,
+    unknown: Mapping[int, RoofplanError] | None = None,
 ) -> Reading:
     """Read the command of a container or of a script.
 
@@ -47,12 +48,13 @@ def read_command(
     kind, name, place, pod : of the service
     text : the whole file, so that the places of words inside one scalar are found; else they have the scalar's line
     replaces_entrypoint : whether the words begin with a program of their own (``command`` of Kubernetes, ``entrypoint`` of compose)
+    unknown : what cannot be told of some words, by their index
 
     Returns
     -------
     Reading : one service for each engine that the command starts; none where it starts no known one
     """
-    starts = find_starts(words, environment, image, place, text=text, own_program=replaces_entrypoint)
+    starts = find_starts(words, environment, image, place, text=text, own_program=replaces_entrypoint, unknown=unknown)
     return Reading.joined(read_start(start, kind=kind, name=name, place=place, pod=pod) for start in starts)
 
 
@@ -134,6 +136,7 @@ def read_start(start: Start, *, kind: str, name: str, place: Place, pod: Pod) ->
         else:
             inside = _reader(launcher.engine, version, settings=True).read(words)
             problems += inside.problems
+            done.lost |= inside.lost
             filling.add(inside.flags)  # first: what the command line says holds over it
             # Where a file has settings that are no flags, the others of its kind are not listed.
             flags = [*flags, *(pair for pair in inside.flags if pair[1] is not None or not launcher.settings)]
@@ -156,6 +159,7 @@ def read_start(start: Start, *, kind: str, name: str, place: Place, pod: Pod) ->
         name=name,
         place=start.place or place,
         pod=start.pod(pod),
+        lost=done.lost,
     )
     return Reading((service,), (*problems, *filling.problems))
 

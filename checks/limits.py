@@ -18,6 +18,7 @@ from .holding import changes_that_hold
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ..hardware.spec import HardwareSpec
     from ..planner.sizing import SizeResult
     from .checked import Checked
     from .finding import Finding, Rule
@@ -82,12 +83,17 @@ def _requests_per_s(service: Service, plan: SizeResult) -> Range | str:
 
 def _usd_per_million(service: Service, plan: SizeResult) -> Range | str:
     d = plan.deployment
-    price = d.hardware.price.usd_per_hour if d.hardware.price is not None else None
-    if service.usd_per_hour is not None:
-        price = service.usd_per_hour.value
+    price = price_of(service, d.hardware)
     if price is None:
         return f"no price of {d.hardware.name} is known: usd_per_hour says it"
     return cost_range(price * d.layout.devices, _output_tokens_per_s(service, plan))
+
+
+def price_of(service: Service, device: HardwareSpec) -> float | None:
+    """Dollars per hour of one device: the file's, else the catalogue's; None where neither says it."""
+    if service.usd_per_hour is not None:
+        return service.usd_per_hour.value
+    return None if device.price is None else device.price.usd_per_hour
 
 
 def _joules(service: Service, plan: SizeResult) -> Range | str:

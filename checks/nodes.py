@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from ..errors import RoofplanError, SpecError
+from ..specfiles import brief
 from .record import Place, Said
 
 if TYPE_CHECKING:
@@ -90,14 +91,7 @@ class Node:
 
     def refuse(self, what: str, wanted: str, hint: str = "") -> SpecError:
         """Make an error about this value."""
-        got = (
-            "a mapping"
-            if isinstance(self.value, dict)
-            else "a list"
-            if isinstance(self.value, list)
-            else repr(self.value)
-        )
-        return SpecError(what, got=got, wanted=wanted, hint=hint, where=str(self.place))
+        return SpecError(what, got=brief(self.value), wanted=wanted, hint=hint, where=str(self.place))
 
     def whole(self, what: str) -> Said[int] | None:
         """A whole number, also as text (``"8"``); None for nothing.

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _MOST_KEPT = 128
+_MOST_OFFLOADED = 2**63  # bytes
 
 
 class Unbuilt(Exception):  # noqa: N818  # no error: a rule ends quietly when what it needs is not there
@@ -142,17 +143,23 @@ _plans: dict[tuple[Any, ...], Plan] = {}
 
 def plan_of(service: Service) -> Plan:
     """The plan of a service; the same one for services whose engine and options are equal."""
-    options = {name: said.value for name, said in service.options.items()}
+    options = service.plain_options()
     if service.pod.hardware is not None:
         options.setdefault("hardware", service.pod.hardware.value)
-    offload = service.features.get("cpu_offload_bytes")
-    offloaded = int(offload.value) if offload is not None and isinstance(offload.value, (int, float)) else 0
+    offloaded = offloaded_bytes(service)
     key = (service.engine.value, offloaded, *sorted((name, repr(value)) for name, value in options.items()))
     plan = _plans.pop(key, None) or Plan(service.engine.value, options, offloaded)
     _plans[key] = plan  # the newest last
     while len(_plans) > _MOST_KEPT:
         del _plans[next(iter(_plans))]
     return plan
+
+
+def offloaded_bytes(service: Service) -> int:
+    """Weights of each device that are kept in the host's memory; what cannot be such a number is as good as left out."""
+    said = service.features.get("cpu_offload_bytes")
+    is_size = said is not None and isinstance(said.value, (int, float)) and 0 < said.value <= _MOST_OFFLOADED
+    return int(said.value) if said is not None and is_size else 0
 
 
 def forget() -> None:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..errors import RoofplanError
+from ..errors import RoofplanError, SpecError
 from . import gpus
 from .launching import read_command
 from .nodes import LARGEST, Node, template
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .record import Service
 
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
-_SHM = "/dev/shm"  # noqa: S108  # a path in a manifest, nothing is written there
+SHM = "/dev/shm"  # noqa: S108  # a path in a manifest, nothing is written there
 _CHAT_TEMPLATE = "--chat-template"  # whose value is a template for the model, not for the manifest
 UNBOUNDED = LARGEST  # bytes of a /dev/shm that only the memory of the node bounds
 
@@ -93,6 +93,7 @@ def read_container(spec: Node, container: Node, owner: Owner, text: str) -> Read
         pod=pod,
         text=as_expanded(text, words, environment),
         replaces_entrypoint=bool(container.get("command")),
+        unknown=unknown_words(words, environment),
     )
     if faults and (reading.services or reading.problems or _wants_devices(container)):
         return Reading(problems=tuple(faults))
@@ -143,6 +144,24 @@ def expanded(said: Said[str], environment: Mapping[str, Said[str]]) -> Said[str]
     return said if value == said.value else Said(value, said.place, said.value)
 
 
+def unknown_words(words: Sequence[Said[str]], environment: Mapping[str, Said[str]]) -> dict[int, RoofplanError]:
+    """The words with a variable that the manifest holds no value of (of a secret, or set by a controller), and what is wrong with each.
+
+    The text of ``sh -c`` is not one of them: the shell's words are looked at one by one.
+    """
+    found: dict[int, RoofplanError] = {}
+    for index, word in enumerate(words):
+        written = word.text or word.value
+        if "$(" not in written or re.search(r"\s", written):
+            continue
+        lost = next((one for one in _REFERENCE.finditer(written) if one[1] and one[1] not in environment), None)
+        if lost is not None:
+            wanted = "a variable whose value the manifest holds"
+            hint = f"give {lost[1]} a value among the container's variables, or write the value"
+            found[index] = SpecError("command", got=lost[0], wanted=wanted, hint=hint, where=str(word.place))
+    return found
+
+
 def as_expanded(text: str, words: Sequence[Said[str]], environment: Mapping[str, Said[str]]) -> str:
     """The text of a file in which the words of a command can be found again: expanded where they are."""
     return _expanded(text, environment) if any(word.text for word in words) else text
@@ -177,6 +196,7 @@ def pod_of(spec: Node, container: Node, owner: Owner) -> Pod:
         gpus=count,
         hardware=None if part is not None else node.hardware,
         unknown_hardware=part or node.unknown,
+        node_gpus=node.gpus,
         pods=owner.pods,
         replicas=owner.replicas,
         shm_bytes=shm_of(spec, container),
@@ -204,8 +224,12 @@ def devices_of(container: Node) -> tuple[Said[int] | None, Said[str] | None]:
 
 def node_of(spec: Node) -> gpus.Node:
     """The device of the nodes that a pod may run on."""
-    terms = spec.get("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
-    return gpus.node({**terms_of(terms), **selector_of(spec.get("nodeSelector"))})
+    return gpus.node({**affinity_of(spec.get("affinity")), **selector_of(spec.get("nodeSelector"))})
+
+
+def affinity_of(affinity: Node) -> dict[str, list[Said[str]]]:
+    """The values that an affinity to nodes allows."""
+    return terms_of(affinity.get("nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"))
 
 
 def selector_of(selector: Node) -> dict[str, list[Said[str]]]:
@@ -250,12 +274,12 @@ def shm_of(spec: Node, container: Node) -> Said[int] | None:
 
 def _is_host_shm(spec: Node, container: Node) -> bool:
     volume = _shm_volume(spec, container)
-    return volume is not None and volume.get("hostPath", "path").name().rstrip("/") == _SHM
+    return volume is not None and volume.get("hostPath", "path").name().rstrip("/") == SHM
 
 
 def _shm_volume(spec: Node, container: Node) -> Node | None:
     for mount in container.get("volumeMounts").items():
-        if mount.get("mountPath").name().rstrip("/") == _SHM:
+        if mount.get("mountPath").name().rstrip("/") == SHM:
             for volume in spec.get("volumes").items():
                 if volume.get("name").value == mount.get("name").value:
                     return volume

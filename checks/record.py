@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ..errors import RoofplanError
+
 T = TypeVar("T")
 
 
@@ -62,6 +64,7 @@ class Pod:
     gpus : devices of one pod or container; None where the file says nothing of devices
     hardware : a device of the catalogue, found from a node selector, an instance type or an accelerator's name; the text is what was found
     unknown_hardware : a name of an accelerator that the catalogue does not hold
+    node_gpus : devices of each node that the pod may run on, as its instance type says; 0 where nothing does
     pods : pods that together run one copy of the model (LeaderWorkerSet size, nodes of a pipeline)
     replicas : copies of the model beside each other
     shm_bytes : size of ``/dev/shm``; None where the file leaves the default of 64 MiB
@@ -72,6 +75,7 @@ class Pod:
     gpus: Said[int] | None = None
     hardware: Said[str] | None = None
     unknown_hardware: Said[str] | None = None
+    node_gpus: int = 0
     pods: Said[int] | None = None
     replicas: Said[int] | None = None
     shm_bytes: Said[int] | None = None
@@ -99,18 +103,24 @@ class Service:
     place : where it begins
     engine : profile, with the version where an image's tag or the file says it (``vllm@0.19.0``); ``plain`` where nothing is said
     options : what :func:`roofplan.api.deployment` takes, by those names, and ``model`` and ``hardware``
-    features : what no option of the planner holds, by neutral names: ``prefix_caching``, ``chunked_prefill``, ``trust_remote_code``,
-        ``expert_parallel``, ``lora``, ``engine_v1``, ``long_context_allowed`` (bool); ``sliding_window`` (bool, False: layers with windows
-        keep all tokens); ``speculation`` (mapping: method, k, model); ``cpu_offload_bytes`` (int); ``quantization``, ``dtype``,
-        ``load_format``, ``revision``, ``attention_backend`` (text); ``context_length_factor`` (number); ``executor`` (text: what places
-        ranks on nodes); ``nodes``, ``local_data_parallel`` (replicas of a node), ``attention_dp`` (groups that attention is divided over in
-        data parallel), ``decode_context_parallel`` (ranks of tensor parallelism that divide a sequence's cache) (int)
+    features : what no option of the planner holds, by neutral names
+
+        - bool: ``prefix_caching``, ``chunked_prefill``, ``trust_remote_code``, ``expert_parallel``, ``lora``, ``engine_v1``,
+          ``long_context_allowed``, ``shared_context`` (slots share the longest sequence), ``sliding_window`` (False: layers with windows
+          keep all tokens), ``pooling`` (embeddings or scores are served, and no text is generated), ``partly_on_host``
+          (a part of the model stays in the host's memory: true, or how much)
+        - int: ``cpu_offload_bytes``, ``nodes``, ``local_data_parallel`` (replicas of a node), ``attention_dp`` (groups that attention is
+          divided over in data parallel), ``decode_context_parallel`` (ranks of tensor parallelism that divide a sequence's cache),
+          ``divided_experts`` (ranks that hold a part of every expert each)
+        - text: ``quantization``, ``dtype``, ``load_format``, ``revision``, ``attention_backend``, ``executor`` (what places ranks on nodes)
+        - others: ``context_length_factor`` (number), ``speculation`` (mapping: method, k, model)
     flags : all flags as written, in their order; a file without a command line has none
     pod : what it runs on
     limits : of a deployment file, by their names there, in base units
     expectations : of a deployment file
     usd_per_hour : price of one device
     shared_prefix_tokens : tokens that requests have in common, where the file says so
+    lost : options that the file says and whose values cannot be told, each with its problem: without them nothing is planned
     """
 
     kind: str
@@ -125,14 +135,19 @@ class Service:
     expectations: tuple[Expectation, ...] = ()
     usd_per_hour: Said[float] | None = None
     shared_prefix_tokens: Said[int] | None = None
+    lost: Mapping[str, RoofplanError] = field(default_factory=dict)
 
     def place_of(self, *names: str) -> Place:
-        """The place of the first of some options, features or limits that was said, else that of the service."""
+        """The place of the first of some options, features or limits (or ``engine``) that was said, else that of the service."""
         for name in names:
-            for said in (self.options, self.features, self.limits):
+            for said in ({"engine": self.engine}, self.options, self.features, self.limits):
                 if name in said:
                     return said[name].place
         return self.place
+
+    def plain_options(self) -> dict[str, Any]:
+        """The options without their places."""
+        return {name: said.value for name, said in self.options.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ExitCode, RoofplanError
 from ..planner.results import Answer, Notice
-from .finding import SEVERITIES, Finding
+from .finding import SEVERITIES, Finding, at_least
 from .fingerprints import fingerprints
 from .record import Place, Service
 from .settings import Settings
@@ -32,23 +33,13 @@ class Problem:
             return cls(
                 Place(file), f"a fault of roofplan's own, please report it: {kind}: {' '.join(str(error).split())}"
             )
-        where, error.where = error.where, ""
-        message = str(error)
-        error.where = where
-        return cls(_place(where, file), message)
+        return cls(_place(error.where, file), error.without_place)
 
 
 def _place(where: str, file: str) -> Place:
-    name, _, rest = where.partition(":") if where.count(":") < 2 else _split(where)
-    line, _, column = rest.partition(":")
-    if line.isdecimal():
-        return Place(name, int(line), int(column) if column.isdecimal() else 0)
-    return Place(where or file)
-
-
-def _split(where: str) -> tuple[str, str, str]:
-    name, line, column = where.rsplit(":", 2)
-    return (name, ":", f"{line}:{column}") if line.isdecimal() and column.isdecimal() else (where, "", "")
+    """The place that an error tells as ``file:line:column``."""
+    match = re.fullmatch(r"(.*?):([0-9]+)(?::([0-9]+))?", where, re.DOTALL)
+    return Place(where or file) if match is None else Place(match[1], int(match[2]), int(match[3] or 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +83,11 @@ class CheckResult(Answer):
     @property
     def failed(self) -> bool:
         """Whether a finding is as severe as the run fails on."""
-        fail_on = self.settings.fail_on
-        failing = () if fail_on == "never" else SEVERITIES[: SEVERITIES.index(fail_on) + 1]
-        return any(finding.severity in failing for finding in self.findings)
+        return any(map(self.fails, self.findings))
+
+    def fails(self, finding: Finding) -> bool:
+        """Whether a finding is as severe as the run fails on."""
+        return finding.severity in at_least(self.settings.fail_on)
 
     @property
     def exit_code(self) -> ExitCode:
@@ -109,6 +102,15 @@ class CheckResult(Answer):
         if self.services or self.problems:
             return ()
         return (Notice("no_deployments", "no deployment was found, so nothing was checked"),)
+
+    def findings_of(self, service: Service) -> tuple[Finding, ...]:
+        """The findings of a service: all with its name, and those in its file where several have that name."""
+        is_only = sum(one.name == service.name for one in self.services) == 1
+        return tuple(
+            found
+            for found in self.findings
+            if found.service == service.name and (is_only or found.place.file == service.place.file)
+        )
 
     def line_at(self, place: Place) -> str:
         """The text of a place's line; empty where it is not known."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import specfiles
-from ..api.deployments import key_of
 from ..errors import DomainError, RoofplanError, SpecError
 from . import baseline as known_findings
 from . import files, ignores
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from .fingerprints import Identity
     from .settings import Settings
 
-# Rules that are about what stands in the way of a plan.
-_CAUSES = {"cannot-be-planned", "unknown-model", "unknown-device", "tp-does-not-divide", "workload-exceeds-context"}
 _LONGEST_LINE = 2000
 
 
@@ -168,6 +165,15 @@ def _read(source: Source, document: Document | None) -> Reading | None:
         return Reading(problems=(error,))
 
 
+def _generating(reading: Reading) -> Reading:
+    """A reading without the servers of embeddings and scores: they generate nothing that could be planned."""
+    kept = tuple(one for one in reading.services if "pooling" not in one.features)
+    others = len(reading.services) - len(kept)
+    return Reading.joined(
+        (replace(reading, services=kept), Reading(skipped={"embedding server": others} if others else {}))
+    )
+
+
 def _kind(document: Document) -> str:
     """What a document is that nobody reads."""
     data = document.data
@@ -185,7 +191,8 @@ def completed(service: Service, settings: Settings) -> Service:
     engine, shared = said.pop("engine", None), said.pop(SHARED_PREFIX, None)
     options = {**said, **service.options}
     prefix = service.shared_prefix_tokens or shared
-    return replace(service, options=options, engine=_engine(service, engine), shared_prefix_tokens=prefix)
+    lost = {name: error for name, error in service.lost.items() if name not in options}
+    return replace(service, options=options, engine=_engine(service, engine), shared_prefix_tokens=prefix, lost=lost)
 
 
 def _engine(service: Service, default: Said[str] | None) -> Said[str]:
@@ -205,7 +212,8 @@ def _applied(service: Service, settings: Settings) -> tuple[list[Finding], list[
     checked = Checked(service)
     problems = lacking
     found: list[Finding] = []
-    unplanned = isinstance(checked.built, RoofplanError)
+    built = None if checked.hindrance is not None else checked.built
+    unplanned = isinstance(built, RoofplanError)
     for rule in all_rules():
         if not unplanned and not settings.selects(rule.id):
             continue  # else it may know why there is no plan
@@ -213,10 +221,10 @@ def _applied(service: Service, settings: Settings) -> tuple[list[Finding], list[
             found += _named(rule, checked)
         except Exception as error:  # noqa: BLE001  # a fault of ours in one rule must not keep the others from being applied
             problems.append(replace(Problem.of(error, service.place.file), place=service.place))
-    if isinstance(checked.built, RoofplanError) and not lacking:
+    if isinstance(built, RoofplanError) and not lacking:
         # What was left out on purpose is known; what was not asked for is not said, and the service is not checked.
         told = [finding for finding in found if settings.selects(finding.rule) or finding.rule in settings.ignore]
-        problems += _unexplained(checked.built, service, told)
+        problems += _unexplained(built, checked, told)
     return [finding for finding in found if settings.selects(finding.rule)], problems
 
 
@@ -236,18 +244,21 @@ def _lacking(service: Service) -> Iterator[Problem]:
         if said is not None and said.value == "-":
             wanted = "a name or a path: nothing is read from standard input here"
             yield Problem(said.place, str(DomainError(name, got="-", wanted=wanted)))
-        elif said is None and not (name == "hardware" and service.pod.unknown_hardware is not None):
+        elif (
+            said is None
+            and name not in service.lost
+            and not (name == "hardware" and service.pod.unknown_hardware is not None)
+        ):
             what = f"{name} of {service.name}" if service.name else name
             hint = f"--{name}, or {name} in the settings, says it for files that do not"
             yield Problem(service.place, str(DomainError(what, got="nothing", wanted="a name", hint=hint)))
 
 
-def _unexplained(error: RoofplanError, service: Service, found: Iterable[Finding]) -> Iterator[Problem]:
+def _unexplained(error: RoofplanError, checked: Checked, found: Iterable[Finding]) -> Iterator[Problem]:
     """The reason why there is no plan, unless a rule says it."""
-    values: dict[str, Any] = {name: said.value for name, said in service.options.items()}
-    key = key_of(error, {**values, "engine": service.engine.value})
-    place = service.engine.place if key == "engine" else service.place_of(key)
-    explained = any(f.severity == "error" and (f.rule in _CAUSES or f.place == place) for f in found)
+    place = checked.service.place_of(checked.option_of(error))
+    causes = {rule.id for rule in all_rules() if rule.explains}
+    explained = any(f.severity == "error" and (f.rule in causes or f.place == place) for f in found)
     if not explained:
         yield Problem(place, Problem.of(error, place.file).message)
 
@@ -287,10 +298,11 @@ class _Run:
     def text(self, text: str, name: str, *, walked: bool = False) -> None:
         """Check one text."""
         self.read += 1
-        reading = read_text(text, name, walked=walked)
+        reading = _generating(read_text(text, name, walked=walked))
         self.skipped.update(reading.skipped)
-        unread = [Problem.of(error, name) for error in reading.problems]
         services = [completed(service, self.settings) for service in reading.services]
+        told = _told_by_settings(reading.services, services)
+        unread = [Problem.of(error, name) for error in reading.problems if not any(error is one for one in told)]
         ones = [_One(service, *_applied(service, self.settings)) for service in services]
         self.problems += unread
         self.ones += ones
@@ -343,6 +355,12 @@ class _Run:
             gone,
             self.lines,
         )
+
+
+def _told_by_settings(read: Iterable[Service], completed: Iterable[Service]) -> list[Exception]:
+    """The problems of values that a file does not tell and the settings do."""
+    pairs = zip(read, completed, strict=True)
+    return [error for one, other in pairs for name, error in one.lost.items() if name not in other.lost]
 
 
 def _places(ones: Iterable[_One]) -> Iterator[Place]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ..api.options import Options
 from ..errors import RoofplanError, SpecError
 from .adjustments import adjust
 from .flag_values import merged_parts, scaled, value_of
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from .launcher_spec import FlagSpec, Launcher
 
 _MISSING = object()
+_OTHERS = "*"  # key of ``reads``
 
 
 class Filling:
@@ -66,6 +69,11 @@ class Filling:
         value = self._meaning(spec, said.value)
         if value is _MISSING:
             return
+        if not spec.option and not spec.feature:  # each part fills one of its own
+            for name, part in value.items() if spec.parts else ():
+                kind = "option" if name in Options.__annotations__ else "feature"
+                self.put(replace(spec, parts={}, **{kind: name}), replace(said, value=part), over=over)
+            return
         for target, name in ((self.options, spec.option), (self.features, spec.feature)):
             if not name or (name in target and not over):
                 continue
@@ -85,12 +93,14 @@ class Filling:
             if spec.says is True:
                 return value
             return spec.says if value else _opposite(spec.says)
-        key = str(value).lower() if isinstance(value, (bool, str)) else str(value)
+        if spec.parts:
+            value = _parts(spec, value)
+        if value is _MISSING:
+            return _MISSING
+        key = str(value).lower() if str(value).lower() in spec.reads else _OTHERS
         if key in spec.reads:
             meant = spec.reads[key]
             return _MISSING if meant is None else meant
-        if spec.parts:
-            return _parts(spec, value)
         return scaled(spec, value)
 
 
@@ -125,13 +135,15 @@ def service_of(
     name: str,
     place: Place,
     pod: Pod,
+    lost: Mapping[str, RoofplanError],
 ) -> Service:
     """Make the record of what was said."""
     options, features = dict(filling.options), dict(filling.features)
-    adjust(launcher.engine, options, features, flags)
-    _spread_experts(options, features)
+    adjust(launcher, options, features)
     if pod.hardware is not None:
         options.setdefault("hardware", pod.hardware)
+    if launcher.takes_all_devices:
+        _spread_layers(options, features.pop("tensor_split", None), pod)
     engine = f"{launcher.engine}@{version}" if version else launcher.engine
     said_engine = Said(engine, image.place if image is not None else place, image.value if image is not None else "")
     return Service(
@@ -143,20 +155,18 @@ def service_of(
         features=features,
         flags=tuple(flags),
         pod=pod,
+        lost={name: error for name, error in lost.items() if name not in options},
     )
 
 
-def _spread_experts(options: dict[str, Said[Any]], features: dict[str, Said[Any]]) -> None:
-    """Experts are spread over all ranks of a stage where expert parallelism is switched on without a number."""
-    switch = features.get("expert_parallel")
-    if switch is None or switch.value is not True or "ep" in options:
-        return
-    ranks = 1
-    for name in ("tp", "dp"):
-        value = options[name].value if name in options else 1
-        ranks *= value if isinstance(value, int) else 1
-    if ranks > 1:
-        options["ep"] = Said(ranks, switch.place, switch.text)
+def _spread_layers(options: dict[str, Said[Any]], split: Said[Any] | None, pod: Pod) -> None:
+    """An engine that spreads the layers over every device that it sees: as many stages, which a pod or the shares of devices count."""
+    devices = pod.gpus
+    if devices is None and split is not None:
+        shares = re.split(r"[,/]", str(split.value))
+        devices = Said(sum(1 for share in shares if share.strip(" 0.")), split.place, split.text)
+    if devices is not None and devices.value > 1 and not {"tp", "pp", "devices"} & set(options):
+        options["pp"] = devices
 
 
 def _short(model: Said[Any] | None) -> str:

@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING
 
 from ..errors import RoofplanError
-from ..planner.memory import plan_capacity
 from ..planner.sizing import SizeResult, size_deployment
 from .checked import Unbuilt
 
@@ -28,8 +27,8 @@ def running(checked: Checked) -> int:
     ------
     Unbuilt : where nothing fits
     """
-    d, plan = checked.deployment, checked.memory
-    places = plan_capacity(d, plan).max_concurrency // d.layout.dp if plan.kv_budget_bytes >= 0 else 0
+    d = checked.deployment
+    places = checked.capacity.max_concurrency // d.layout.dp if checked.memory.kv_budget_bytes >= 0 else 0
     if places < 1:
         raise Unbuilt
     return min(d.sequences_per_replica, places)
@@ -44,13 +43,13 @@ def load(checked: Checked) -> int | None:
     ------
     Unbuilt : where nothing fits
     """
-    said, d = checked.service.options, checked.deployment
+    said = checked.service.options
     if "concurrency" in said:
-        return running(checked) * d.layout.dp
+        return running(checked) * checked.deployment.layout.dp
     if "max_num_seqs" not in said:
         return None
-    running(checked)
-    return plan_capacity(d, checked.memory).max_concurrency
+    running(checked)  # where nothing fits, the rule ends
+    return checked.capacity.max_concurrency
 
 
 def batch(checked: Checked) -> float:

@@ -11,7 +11,6 @@ hardware = "h100-sxm"          # for files that say nothing: model, hardware, en
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from dataclasses import dataclass, field
@@ -175,8 +174,7 @@ def _line_of(text: str, key: str, table: tuple[str, ...]) -> int:
 def _settings(found: Mapping[str, _Entry]) -> Settings:
     for key, entry in found.items():
         if key not in _KEYS:
-            near = difflib.get_close_matches(key, _KEYS, n=2)
-            hint = f"did you mean {' or '.join(near)}?" if near else ""
+            hint = specfiles.did_you_mean(key, _KEYS)
             wanted = f"one of {', '.join(_KEYS)}"
             raise SpecError(entry.what, got="an unknown key", wanted=wanted, hint=hint, where=entry.where())
     return Settings(
@@ -221,12 +219,11 @@ def check_rule(rule: str, what: str) -> None:
     ------
     UnknownNameError : with the closest ones
     """
-    from .rules import all_rules
+    from .rules import all_rules, closest_rule
 
-    known = [one.id for one in all_rules()]
-    if rule not in known:
-        near = difflib.get_close_matches(rule.lower().replace("_", "-"), known, n=1)
-        hint = f"did you mean {near[0]}?" if near else "roofplan check --list-rules shows them"
+    if all(one.id != rule for one in all_rules()):
+        near = closest_rule(rule)
+        hint = f"did you mean {near}?" if near else "roofplan check --list-rules shows them"
         raise UnknownNameError(what, got=rule or "nothing", wanted="a rule", hint=hint)
 
 

@@ -18,23 +18,10 @@ if TYPE_CHECKING:
 
 _MAKE_ASSIGNMENT = re.compile(r"^(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*(?:\?|:|::)?=[ \t]*(.*)$")
 _MAKE_TARGET = re.compile(r"[\w./%$(){} -]+:")
-_BEFORE_COMMANDS = (
-    "if",
-    "then",
-    "elif",
-    "else",
-    "fi",
-    "do",
-    "done",
-    "while",
-    "until",
-    "for",
-    "case",
-    "esac",
-    "in",
-    "select",
-)
-_RESERVED = frozenset((*_BEFORE_COMMANDS, "time", "coproc", "function", "{", "}", "!", "[[", "]]"))
+_RESERVED = frozenset({
+    "if", "then", "elif", "else", "fi", "do", "done", "while", "until", "for", "case", "esac", "in", "select",
+    "time", "coproc", "function", "{", "}", "!", "[[", "]]",
+})  # fmt: skip
 _CONDITIONS = {"if": 1, "fi": -1}
 _SETTERS = ("export", "declare", "readonly", "local", "typeset", "set")
 _SEPARATORS = ";&|()\n"

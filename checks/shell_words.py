@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from ..errors import RoofplanError, SpecError
+from .arithmetic import worked_out
 from .record import Place, Said
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -223,7 +224,7 @@ class WordReader:
             self.at = start + 1  # a text to be translated
         elif after == "(":
             self.at = self.closed(start + 1)
-            self._refuse(word, start, f"{_cut(text[start : self.at])}")
+            self._put_arithmetic(word, start, text[start : self.at], quoted=quoted)
         elif after == "{":
             end = self.closed(start + 1, "{", "}")
             self.at = end
@@ -238,6 +239,15 @@ class WordReader:
             word.parts.append("$")
             word.begun = True
             self.at = start + 1
+
+    def _put_arithmetic(self, word: _Word, start: int, written: str, *, quoted: bool) -> None:
+        """Put what ``$((…))`` makes of known numbers; commands are refused."""
+        is_sum = written.startswith("$((") and written.endswith("))")
+        value = worked_out(written[3:-2], self.environment) if is_sum else None
+        if value is None:
+            self._refuse(word, start, _cut(written))
+        else:
+            self._put(word, str(value), quoted=quoted)
 
     def _ansi(self, word: _Word, start: int) -> None:
         """Read ``$'…'``, in which a backslash may stand before a quote."""

@@ -17,55 +17,11 @@ if TYPE_CHECKING:
 _SHELLS = {"sh", "bash", "dash", "ash", "zsh", "ksh"}
 _CONTAINERS = {"docker", "podman", "nerdctl"}
 # Programs that only speak of their arguments, or are no server whatever follows.
-_SPEAKERS = (
-    "alias",
-    "cat",
-    "declare",
-    "echo",
-    "export",
-    "find",
-    "grep",
-    "local",
-    "ls",
-    "man",
-    "pgrep",
-    "printf",
-    "ps",
-    "read",
-)
-_ENDERS = (
-    "kill",
-    "killall",
-    "pkill",
-    "readonly",
-    "sed",
-    "sleep",
-    "tail",
-    "tee",
-    "test",
-    "trap",
-    "type",
-    "unset",
-    "wget",
-    "which",
-)
-_TOOLS = (
-    "apt",
-    "apt-get",
-    "cp",
-    "curl",
-    "docker-compose",
-    "git",
-    "helm",
-    "kubectl",
-    "mkdir",
-    "mv",
-    "pip",
-    "pip3",
-    "rm",
-    "touch",
-)
-_OTHERS = frozenset((*_SPEAKERS, *_ENDERS, *_TOOLS, "true", "false"))
+_OTHERS = frozenset({
+    "alias", "cat", "declare", "echo", "export", "find", "grep", "local", "ls", "man", "pgrep", "printf", "ps", "read",
+    "false", "kill", "killall", "pkill", "readonly", "sed", "sleep", "tail", "tee", "test", "trap", "true", "type", "unset", "wget",
+    "which", "apt", "apt-get", "cp", "curl", "docker-compose", "git", "helm", "kubectl", "mkdir", "mv", "pip", "pip3", "rm", "touch",
+})  # fmt: skip
 _PYTHON = re.compile(r"python[0-9.]*|pypy[0-9.]*")
 _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _DEEPEST = 4
@@ -123,9 +79,11 @@ def find_starts(
     *,
     text: str = "",
     own_program: bool = False,
+    unknown: Mapping[int, RoofplanError] | None = None,
 ) -> list[Start]:
-    """The engines that the command of a container starts."""
-    return list(_starts(Command(tuple(words), environment), image, text, own_program=own_program, place=place))
+    """The engines that the command of a container starts; ``unknown``: what cannot be told of some of its words, by their index."""
+    command = Command(tuple(words), environment, unknown or {})
+    return list(_starts(command, image, text, own_program=own_program, place=place))
 
 
 def starts_of(command: Command, text: str, place: Place) -> list[Start]:

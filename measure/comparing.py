@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 LEVEL = 0.001  # of the whole comparison: the chance that it calls anything different when nothing is
 _EXACT_UP_TO = 400  # pairs of samples for which the distribution is counted out
+_PLENTY = 40  # samples of each run that can be told apart among however many figures
+# Parameters that came out of a run, or were predicted for it, so that they differ from run to run: no part of what was asked.
+_OUTCOMES = frozenset(
+    {"requests", "failed", "cut", "mean", "roof", "predicted_low", "predicted_high", "fused_s", "bound"}
+)
 Verdict = Literal["slower", "faster", "higher", "lower", "same"]
 
 
@@ -32,7 +37,8 @@ class Comparison:
 
     Parameters
     ----------
-    name, unit, parameters : of the record
+    name, unit, parameters : of the record, without what came out of the run
+    samples : how many there are of the two
     before, after : medians of the first and of the second run
     p_value : of the rank test, two-sided, corrected for the number of comparisons
     verdict : ``same`` where the test does not tell them apart
@@ -45,11 +51,18 @@ class Comparison:
     after: float
     p_value: float
     verdict: Verdict
+    samples: tuple[int, int]
 
     @property
     def ratio(self) -> float | None:
-        """After over before."""
-        return self.after / self.before if self.before else None
+        """After over before; None where that is no number."""
+        ratio = self.after / self.before if self.before else math.inf
+        return ratio if math.isfinite(ratio) else None
+
+    def may_differ(self, figures: int) -> bool:
+        """Whether so many samples could be told apart at all: were each of one run beyond all of the other, p is 2 / C(n + m, n)."""
+        n, m = self.samples
+        return min(n, m) > _PLENTY or math.comb(n + m, n) > 2 * figures / LEVEL
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +100,11 @@ class CompareRuns(Answer):
         if self.only_first or self.only_second:
             text = f"{self.only_first} figures stand in the first run alone, {self.only_second} in the second"
             found.append(Notice("not_in_both", text))
+        few = [row for row in self.rows if not row.may_differ(len(self.rows))]
+        if few:
+            apart = sum(row.before != row.after for row in few)
+            text = f"{len(few)} of {len(self.rows)} figures have too few samples for a rank test, as {few[0].name}"
+            found.append(Notice("few_samples", f"{text}; the medians of {apart} of them differ, which says little"))
         return tuple(found)
 
     def inputs(self) -> dict[str, Any]:
@@ -131,7 +149,7 @@ def compare(first: Run, second: Run) -> CompareRuns:
     mine, theirs = _keyed(first), _keyed(second)
     shared = [key for key in mine if key in theirs and mine[key].measured.samples and theirs[key].measured.samples]
     if not shared:
-        wanted = "runs of the same measurements, with their samples (-o FILE.json keeps them)"
+        wanted = "runs of the same measurements, with their samples (--json FILE keeps them)"
         raise MeasureError("measure compare", got="no figure in both", wanted=wanted)
     raw = [mann_whitney(mine[key].measured.samples, theirs[key].measured.samples) for key in shared]
     rows = [_row(mine[key], theirs[key], p) for key, p in zip(shared, holm(raw), strict=True)]
@@ -139,7 +157,12 @@ def compare(first: Run, second: Run) -> CompareRuns:
 
 
 def _keyed(run: Run) -> dict[str, Record]:
-    return {f"{r.name} {json.dumps(r.parameters, sort_keys=True)} {r.unit}": r for r in run.records}
+    return {f"{r.name} {json.dumps(_asked(r), sort_keys=True)} {r.unit}": r for r in run.records}
+
+
+def _asked(record: Record) -> dict[str, Any]:
+    """The parameters that say what was measured."""
+    return {name: value for name, value in record.parameters.items() if name not in _OUTCOMES}
 
 
 def _row(before: Record, after: Record, p_value: float) -> Comparison:
@@ -152,7 +175,8 @@ def _row(before: Record, after: Record, p_value: float) -> Comparison:
         elif before.unit != "s":
             words = ("lower", "higher")
         verdict = words[two > one]
-    return Comparison(before.name, before.unit, before.parameters, one, two, p_value, verdict)
+    counts = len(before.measured.samples), len(after.measured.samples)
+    return Comparison(before.name, before.unit, _asked(before), one, two, p_value, verdict, counts)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

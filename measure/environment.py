@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from .machine import Machine
 
 _BUSY = 0.5  # load of other work, over the cores, from which on it is told
+# What parts of a file may be, so that a comparison can rely on them.
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("date", "kind", "device", "torch_device", "cpu", "system"), str),
+    **dict.fromkeys(("cores", "threads", "memory_bytes", "cache_bytes", "device_memory_bytes"), int),
+    **dict.fromkeys(("versions", "container", "nvml"), dict),
+    **dict.fromkeys(("caches", "notes"), (list, tuple)),
+    "load": (int, float, type(None)),
+}
 _VERSIONS = ("numpy", "transformers", "bitsandbytes", "httpx", "nvidia-ml-py", "triton")
 
 
@@ -72,9 +80,15 @@ class Environment:
         Raises
         ------
         KeyError : when a part is missing
+        TypeError : when one is of another kind than what is written
         """
         known = {field.name: said[field.name] for field in dataclasses.fields(cls)}
-        return cls(**known | {"caches": tuple(said["caches"]), "notes": tuple(said["notes"])})
+        for name, kind in _KINDS.items():
+            if not isinstance(known[name], kind) or isinstance(known[name], bool):
+                raise TypeError(f"environment.{name} is a {type(known[name]).__name__}")
+        versions = {str(name): str(version) for name, version in said["versions"].items()}
+        notes = tuple(str(note) for note in said["notes"])
+        return cls(**known | {"versions": versions, "caches": tuple(said["caches"]), "notes": notes})
 
 
 def environment(machine: Machine) -> Environment:

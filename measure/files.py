@@ -29,8 +29,6 @@ def check_files(save: Path | None, run_file: Path | None, *, overwrite: bool) ->
         if path.suffix.lower() not in suffixes:
             raise SpecError("file", got=str(path), wanted=f"a name that ends in {suffixes[0]}")
         specfiles.check_free(path, overwrite=overwrite)
-        if not path.absolute().parent.is_dir():
-            raise SpecError("folder", got="none", wanted="an existing one", where=str(path.parent))
 
 
 def write_files(

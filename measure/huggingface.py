@@ -178,14 +178,16 @@ class _Runner:
     failed: MeasureError | None = None
 
     def measure(self, folder: Path, name: str, predictions: Predictions) -> None:
-        """Measure one format; one that cannot be loaded is said, and left out."""
+        """Measure one format; one that cannot be loaded or run is said, and left out."""
         self.tell(f"{folder.name}, {FORMATS[name].title}: loading")
         try:
-            model = load_model(folder, name, self.machine)
+            self._measure(folder, name, predictions)
         except MeasureError as error:
             self.taken.notes.append(f"{FORMATS[name].title}: not measured: {error}")
             self.failed = self.failed or error
-            return
+
+    def _measure(self, folder: Path, name: str, predictions: Predictions) -> None:
+        model = load_model(folder, name, self.machine)
         try:
             done = []
             for use_cache in (True, False):

@@ -19,7 +19,7 @@ from ..errors import MeasureError, show
 from .allocation import first_line, out_of_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ..models.spec import ModelSpec
     from .machine import Machine
@@ -274,6 +274,7 @@ def _loaded(folder: Path, name: str, machine: Machine) -> LoadedModel:
         "attn_implementation": "sdpa",
         "dtype": "auto",
         "output_loading_info": True,
+        "ignore_mismatched_sizes": True,  # they are refused below, by name
     }
     config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     config._attn_implementation = "sdpa"  # noqa: SLF001  # what the file names would be taken before the option
@@ -286,19 +287,38 @@ def _loaded(folder: Path, name: str, machine: Machine) -> LoadedModel:
         options["quantization_config"] = transformers.BitsAndBytesConfig(**bits, **compute)
         options["device_map"] = {"": machine.torch_device}
     module, info = transformers.AutoModelForCausalLM.from_pretrained(folder, config=config, **options)
-    _need_all(info.get("missing_keys", ()) if not bits else ())
+    _need_all(info.get("missing_keys", ()), [*info.get("mismatched_keys", ()), *_misshapen(module)])
     module = (module if bits else module.to(machine.torch_device)).eval()
     takes = inspect.signature(module.forward).parameters
     cache_name = "cache" if "cache" in takes else "past_key_values"
     return LoadedModel(module, name, _name_of(module.dtype), is_quantised, "logits_to_keep" in takes, cache_name)
 
 
-def _need_all(missing: Iterable[str]) -> None:
-    """Refuse a folder without some weights: transformers would make them up."""
-    names = sorted(missing)
+def _need_all(missing: Iterable[str], mismatched: Iterable[tuple[str, Any, Any]]) -> None:
+    """Refuse a folder without some weights, or with some of another shape than the configuration says: transformers would make them up."""
+    names, others = sorted(missing), sorted(mismatched)
+    if others:
+        name, stored, wanted = others[0]
+        got = f"{'x'.join(map(str, stored))} for {name}{_and_others(others)}"
+        raise MeasureError("weights", got=show(got, 300), wanted=f"{'x'.join(map(str, wanted))}, as config.json says")
     if names:
-        more = f" and {len(names) - 1} others" if len(names) > 1 else ""
-        raise MeasureError("weights", got=f"none for {names[0]}{more}", wanted="all of them")
+        raise MeasureError("weights", got=show(f"none for {names[0]}{_and_others(names)}", 300), wanted="all of them")
+
+
+def _misshapen(module: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Quantised matrices of another shape than their layer's, which transformers does not look at."""
+    for name, part in module.named_modules():
+        weight = getattr(part, "weight", None)
+        state = getattr(weight, "quant_state", weight)  # of 4 bits, whose tensor is packed
+        if state is None or not hasattr(part, "in_features"):
+            continue
+        wanted = (part.out_features, part.in_features)
+        if tuple(state.shape) != wanted:
+            yield f"{name}.weight", tuple(state.shape), wanted
+
+
+def _and_others(found: Sequence[object]) -> str:
+    return f" and {len(found) - 1} others" if len(found) > 1 else ""
 
 
 def _need_bitsandbytes(*, is_quantised: bool) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import RoofplanError
+from .experiments.operations import PROMPTS, any_device, beside_the_planners
 from .huggingface_model import FORMATS
 from .records import Record
 from .samples import Summary, summarise
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 Built = TypeVar("Built")
 _BUCKETS, _BUCKET = 8, 10  # of positions: so many at most, of so many tokens at least
-_PROMPTS = (16, 32)  # tokens of the passes from whose difference the traffic of one token is counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,19 +103,6 @@ def _or_none(build: Callable[[], Built]) -> Built | None:
         return None
 
 
-def any_device() -> HardwareSpec:
-    """A device for counts that depend on none."""
-    from ..hardware.spec import Evidence, HardwareSpec, Memory, Peak
-
-    return HardwareSpec(
-        schema="roofplan/hardware/v1",
-        name="any",
-        memory=Memory(nameplate=2**40, bandwidth=1.0),
-        peak=Peak(fp32=1.0),
-        evidence=(Evidence(figures=("memory", "peak"), kind="derived", source="units"),),
-    )
-
-
 def launches_of(model: LoadedModel, spec: ModelSpec) -> tuple[float, float]:
     """Small operations of a step for each that the planner counts, and passes over a token's vector beyond those that it counts.
 
@@ -123,30 +110,18 @@ def launches_of(model: LoadedModel, spec: ModelSpec) -> tuple[float, float]:
     """
     import torch
 
-    from .. import engines
-    from ..planner.costs import Elementwise
-    from ..planner.deployment import Deployment, Workload
-    from ..planner.formats import Formats, parse_weights
-    from ..planner.operators import build_operators
     from .reference.counting import count_launches
 
     moved = []
     with torch.inference_mode():
-        for count in _PROMPTS:
+        for count in PROMPTS:
             ids = model.prompt(count)
             moved.append(count_launches(lambda ids=ids: model.step(ids, None, use_cache=True)).small_bytes)  # type: ignore[misc]  # mypy: defaults bind the loop
-        _, cache = model.step(model.prompt(_PROMPTS[0]), None, use_cache=True)
+        _, cache = model.step(model.prompt(PROMPTS[0]), None, use_cache=True)
         step = count_launches(lambda: model.step(model.prompt(1), cache, use_cache=True))
-    of_token = (moved[1] - moved[0]) / (_PROMPTS[1] - _PROMPTS[0])
-    format_ = engines.load_format(model.dtype)
-    formats = Formats(format_.name, parse_weights(f"all={format_.name}", engines.load_format), format_, format_)
-    operators = build_operators(Deployment(spec, any_device(), formats, engines.load("plain"), Workload(1, 1)))
-    small = [operator for operator in operators if isinstance(operator, Elementwise)]
     is_host = str(model.module.device) == "cpu"
     launched = step.small + (step.views if is_host else 0)
-    counted = sum(operator.bytes_per_token for operator in small)
-    vectors = spec.num_layers * spec.hidden_size * format_.bits / 8
-    return launched / sum(operator.launches for operator in small), max(0.0, (of_token - counted) / vectors)
+    return beside_the_planners(spec, model.dtype, launched, (moved[0], moved[1]))
 
 
 def records_of(

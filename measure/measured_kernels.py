@@ -218,7 +218,7 @@ def _exchanges(run: Run, base: HardwareSpec) -> dict[str, Any]:
     tables: dict[tuple[str, int], dict[int, float]] = {}
     for record in run.named("collective"):
         own = record.parameters
-        if own.get("backend") == "nccl" and own.get("bytes"):
+        if own.get("kernel") == "nccl" and own.get("bytes"):
             key = (record.name.partition(".")[2], int(own["ranks"]))
             tables.setdefault(key, {})[int(own["bytes"])] = record.measured.median
     tables = {key: times for key, times in tables.items() if len(times) > 1}

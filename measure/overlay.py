@@ -126,9 +126,8 @@ def _slug(name: str) -> str:
 def _source(run: Run) -> str:
     there = run.environment
     software = ", ".join(f"{name} {there.versions[name]}" for name in ("roofplan", "torch") if name in there.versions)
-    return (
-        f"measured {run.started[:10] or there.date[:10]}: roofplan measure {run.command} ({software}) on {there.device}"
-    )
+    command = f"roofplan measure {run.command}{' --quick' if run.quick else ''}"
+    return f"measured {run.started[:10] or there.date[:10]}: {command} ({software}) on {there.device}"
 
 
 def _environment(run: Run) -> str:

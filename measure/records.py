@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "roofplan/measured/v1"
 LARGEST_FILE_BYTES = 256 * 2**20
+_LONGEST_COUNT = 30  # digits of a whole number in a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +231,7 @@ def load(path: Path) -> Run:
     """
     text = specfiles.read_text(path, largest=LARGEST_FILE_BYTES)
     try:
-        said = json.loads(text, parse_constant=_no_number)
+        said = json.loads(text, parse_constant=_no_number, parse_float=_finite, parse_int=_whole)
     except (ValueError, RecursionError) as error:
         raise SpecError("JSON", got=show(error), wanted="a file of roofplan measure", where=str(path)) from error
     return Run.from_dict(said, str(path))
@@ -238,6 +239,17 @@ def load(path: Path) -> Run:
 
 def _no_number(name: str) -> float:
     raise ValueError(f"{name} is no number")
+
+
+def _finite(text: str) -> float:
+    """A number with a point or an exponent; ``1e999`` would be read as infinity."""
+    number = float(text)
+    return number if math.isfinite(number) else _no_number(text)
+
+
+def _whole(text: str) -> int:
+    """A whole number, of no more digits than any count of bytes or operations has."""
+    return int(text) if len(text) <= _LONGEST_COUNT else int(_no_number(f"{text[:_LONGEST_COUNT]}…"))
 
 
 def _number_or_none(value: Any) -> float | None:

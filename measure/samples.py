@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..errors import MeasureError
+from ..errors import MeasureError, show
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -62,15 +62,20 @@ class Summary:
 
     @classmethod
     def from_dict(cls, said: dict[str, Any]) -> Summary:
-        """Read what :meth:`to_dict` wrote; without samples the figures stand alone."""
+        """Read what :meth:`to_dict` wrote; without samples the figures stand alone.
+
+        Raises
+        ------
+        KeyError, TypeError, ValueError : for what it did not write, as a figure that is no finite number of zero or more
+        """
         return cls(
-            float(said["median"]),
-            float(said["q1"]),
-            float(said["q3"]),
-            float(said["relative_mad"]),
-            int(said["count"]),
-            tuple(float(sample) for sample in said.get("samples", ())),
-            int(said.get("dropped", 0)),
+            _figure(said["median"]),
+            _figure(said["q1"]),
+            _figure(said["q3"]),
+            _figure(said["relative_mad"]),
+            int(_figure(said["count"])),
+            tuple(_figure(sample) for sample in said.get("samples", ())),
+            int(_figure(said.get("dropped", 0))),
             tuple(str(warning) for warning in said.get("warnings", ())),
             str(said.get("unmet", "")),
         )
@@ -122,6 +127,16 @@ def summarise(samples: Iterable[float], dropped: int = 0, unmet: str = "") -> Su
         _doubts(ordered, middle, q1, q3, dropped),
         unmet,
     )
+
+
+def _figure(said: object) -> float:
+    """A number of a file that samples can have: a rank test of anything else would never end, or say nonsense."""
+    if isinstance(said, bool) or not isinstance(said, (int, float)) or not 0 <= said < math.inf:
+        raise ValueError(f"{show(said)} is no finite number of zero or more")
+    try:
+        return float(said)
+    except OverflowError as error:
+        raise ValueError("a number beyond all reason") from error
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:

@@ -11,8 +11,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..checks.files import STDIN
 from ..errors import show
-from .check_parts import STDIN, UNCHECKED, advice, counted, repository_path, safe, summary
+from .check_parts import UNCHECKED, advice, counted, repository_path, safe, summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

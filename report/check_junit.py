@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
-from ..checks.finding import SEVERITIES
 from ..checks.rules import all_rules
 from .check_parts import UNCHECKED, advice, counted, repository_path, safe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ..checks.diff import CheckDiff
     from ..checks.finding import Finding
@@ -26,7 +25,6 @@ _HEAD = '<?xml version="1.0" encoding="UTF-8"?>'
 
 def to_junit(result: CheckResult, diff: CheckDiff | None = None) -> str:  # noqa: ARG001  # the format has no place for a diff
     """Suites of the files with deployments in them: what fails the run fails a case, other findings are output of a passed one."""
-    failing = _failing(result)
     findings: dict[str, dict[str, list[Finding]]] = {}
     problems: dict[str, list[Problem]] = {}
     for finding in result.findings:
@@ -37,17 +35,12 @@ def to_junit(result: CheckResult, diff: CheckDiff | None = None) -> str:  # noqa
     rules = [rule.id for rule in all_rules() if result.settings.selects(rule.id)]
     if len(rules) * len(files) > _MOST_CASES:
         rules = []  # only what was found
-    suites = [_Suite(file, rules, findings.get(file, {}), problems.get(file, []), failing) for file in files]
+    suites = [_Suite(file, rules, findings.get(file, {}), problems.get(file, []), result.fails) for file in files]
     total = (sum(suite.tests for suite in suites), sum(suite.failures for suite in suites), sum(map(_errors, suites)))
     lines = [_HEAD, f'<testsuites name="roofplan check"{_counts(*total)}>']
     for suite in suites:
         lines += suite.lines()
     return "\n".join([*lines, "</testsuites>"]) + "\n"
-
-
-def _failing(result: CheckResult) -> Sequence[str]:
-    fail_on = result.settings.fail_on
-    return () if fail_on == "never" else SEVERITIES[: SEVERITIES.index(fail_on) + 1]
 
 
 def _counts(tests: int, failures: int, errors: int) -> str:
@@ -63,13 +56,13 @@ class _Suite:
         rules: Sequence[str],
         findings: dict[str, list[Finding]],
         problems: list[Problem],
-        failing: Sequence[str],
+        fails: Callable[[Finding], bool],
     ) -> None:
         self.name = safe(repository_path(file))
         self.cases = sorted({*rules, *findings})
         self.findings = findings
         self.problems = problems
-        self.failing = failing
+        self.fails = fails
 
     @property
     def tests(self) -> int:
@@ -77,7 +70,7 @@ class _Suite:
 
     @property
     def failures(self) -> int:
-        return sum(any(found.severity in self.failing for found in one) for one in self.findings.values())
+        return sum(any(map(self.fails, one)) for one in self.findings.values())
 
     def lines(self) -> Iterator[str]:
         yield f"  <testsuite name={quoteattr(self.name)}{_counts(self.tests, self.failures, _errors(self))}>"
@@ -87,7 +80,7 @@ class _Suite:
         for rule in self.cases:
             found = self.findings.get(rule, [])
             texts = [_told(one) for one in found]
-            if any(one.severity in self.failing for one in found):
+            if any(map(self.fails, found)):
                 messages = [safe(one.message) for one in found]
                 yield from self._case(rule, _bad("failure", found[0].severity, _first(messages), texts))
             else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..quantities import show_count
-from .check_parts import LONGEST, STDIN, advice, repository_path, safe, summary
+from .check_parts import LONGEST, advice, repository_path, safe, summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +90,7 @@ def _problems(result: CheckResult) -> Iterator[str]:
 
 
 def _where(place: Place) -> str:
-    file = marked(place.file if place.file == STDIN else repository_path(place.file))
+    file = marked(repository_path(place.file))
     return f"{file}:{place.line}" if place.line else file
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Literal
 
+from ..checks.files import STDIN
+from ..checks.fingerprints import marks
 from ..errors import show
 from ..quantities import show_count
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 CheckFormat = Literal["text", "json", "github", "sarif", "junit", "gitlab", "markdown"]
 
-STDIN = "<stdin>"
 UNCHECKED = "could-not-be-checked"  # stands for a rule where a format wants one
 LONGEST = 2_000  # characters of a message
 # Variables in which CI systems say where the repository lies: https://docs.github.com and https://docs.gitlab.com, default variables.
@@ -112,11 +111,4 @@ def _kinds(kinds: Sequence[tuple[str, int]]) -> str:
 
 def unchecked_marks(problems: Sequence[Problem]) -> list[str]:
     """A mark for each problem, all different: of its file and its message, and not of its line."""
-    seen: Counter[tuple[str, str]] = Counter()
-    marks = []
-    for problem in problems:
-        same = (repository_path(problem.place.file), problem.message)
-        content = "\0".join((UNCHECKED, *same, str(seen[same])))
-        marks.append(hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:32])
-        seen[same] += 1
-    return marks
+    return marks((UNCHECKED, repository_path(problem.place.file), problem.message) for problem in problems)

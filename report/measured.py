@@ -250,7 +250,7 @@ def _compared(title: str, rows: Iterable[Comparison]) -> Section:
             show(", ".join(f"{key} {show_parameter(key, value)}" for key, value in _short(row.parameters)), 80),
             show_value(row.before, row.unit),
             show_value(row.after, row.unit),
-            "" if row.ratio is None or not math.isfinite(row.ratio) else f"{row.ratio:.3f}",
+            "" if row.ratio is None else f"{row.ratio:.3f}",
             f"{row.p_value:.1e}",
             row.verdict if row.verdict != "same" else "",
         )

@@ -1,16 +1,13 @@
 """``roofplan measure``: the real machine against its roofline."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from . import measured_clients
 from . import options as o
-
-if TYPE_CHECKING:
-    from ..measure.records import Run
 
 _RUN, _OUTPUT = "Run", "Output"
 ALL = "all"
@@ -121,7 +118,7 @@ def _add(what: str, summary: str, example: str) -> None:
         color: o.ColorChoice = o.Color.auto,
     ) -> int:
         from ..errors import ExitCode
-        from ..measure.files import check_files, write_files
+        from ..measure.files import check_files
         from ..measure.running import measure
         from ..report.answer_files import check_answer_file, write_answer
         from .render import print_answer
@@ -136,11 +133,11 @@ def _add(what: str, summary: str, example: str) -> None:
             quick=quick,
             wants_device=save is not None,
             tell=measured_clients.tell,
-            keep=lambda run: _keep(run, json),
+            keep=lambda run: measured_clients.keep(run, json),
         )
         if measured_clients.is_another_rank():
             return ExitCode.YES
-        result = write_files(result, save, json, overwrite=force, samples=samples)
+        result = measured_clients.write(result, save, json, force=force, samples=samples)
         if out is not None:
             write_answer(result, out, size=pixels, dark=dark, overwrite=force)
         print_answer(result, output_format, color)
@@ -148,10 +145,6 @@ def _add(what: str, summary: str, example: str) -> None:
 
     command.__doc__ = f"{summary}\n\nExample: {example}\n\nExit code: 0 measured, 2 it cannot be, 130 interrupted."
     app.command(what)(command)
-
-
-def _keep(run: "Run", wanted: Path | None) -> None:
-    measured_clients.keep(run, wanted)
 
 
 for _name, (_summary, _example) in _WHAT.items():

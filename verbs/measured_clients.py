@@ -11,6 +11,7 @@ from . import options as o
 
 if TYPE_CHECKING:
     from ..measure.records import Run
+    from ..measure.results import MeasureResult
 
 _RUN, _LOAD, _SERVED, _OUTPUT = "Run", "Load", "What is served, for the prediction", "Output"
 
@@ -45,14 +46,32 @@ def tell(text: str) -> None:
 
 
 def keep(run: "Run", wanted: Path | None) -> None:
-    """Keep what an interrupted run has, and say where."""
-    from ..errors import show
+    """Keep what a run has that did not end well, and say where; where it cannot be kept, what ended the run is still the error."""
+    from ..errors import RoofplanError, show
     from ..measure.records import save_partial
 
     if is_another_rank():
         return
-    path = save_partial(run, wanted)
-    sys.stderr.write(f"not finished: {len(run.records)} measurements are kept in {show(path, 200)}\n")
+    said = f"{len(run.records)} measurements"
+    try:
+        said += f" are kept in {show(save_partial(run, wanted), 200)}"
+    except RoofplanError as error:
+        said += f" are lost: {error}"
+    sys.stderr.write(f"not finished: {said}\n")
+
+
+def write(
+    result: "MeasureResult", save: Path | None, json: Path | None, *, force: bool, samples: bool
+) -> "MeasureResult":
+    """Write the files that were asked for; a run whose file cannot be written after all is kept under another name."""
+    from ..errors import RoofplanError
+    from ..measure.files import write_files
+
+    try:
+        return write_files(result, save, json, overwrite=force, samples=samples)
+    except RoofplanError:
+        keep(result.run, None)
+        raise
 
 
 def hf(
@@ -92,7 +111,7 @@ def hf(
     Exit code: 0 measured, 2 it cannot be, 130 interrupted.
     """
     from ..errors import ExitCode
-    from ..measure.files import check_files, write_files
+    from ..measure.files import check_files
     from ..measure.huggingface import run_hf
     from ..measure.results import MeasureResult
     from .render import check_page, print_answer, write_page
@@ -110,7 +129,7 @@ def hf(
         tell=tell,
         keep=lambda kept: keep(kept, json),
     )
-    result = write_files(MeasureResult(run), None, json, overwrite=force, samples=samples)
+    result = write(MeasureResult(run), None, json, force=force, samples=samples)
     write_page(result, out, force=force)
     print_answer(result, output_format, color)
     return ExitCode.YES
@@ -201,7 +220,7 @@ def server(
     Exit code: 0 measured, 2 it cannot be, 130 interrupted.
     """
     from ..errors import ExitCode
-    from ..measure.files import check_files, write_files
+    from ..measure.files import check_files
     from ..measure.results import MeasureResult
     from ..measure.server import run_server
     from .render import check_page, print_answer, write_page
@@ -250,7 +269,7 @@ def server(
         if kept:
             keep(kept[-1], json)
         raise
-    result = write_files(MeasureResult(run), None, json, overwrite=force, samples=samples)
+    result = write(MeasureResult(run), None, json, force=force, samples=samples)
     write_page(result, out, force=force)
     print_answer(result, output_format, color)
     return ExitCode.YES

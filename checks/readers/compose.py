@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from ...errors import RoofplanError, SpecError
 from ..interpolation import filled, filled_text, without_open
 from ..launching import read_command
-from ..nodes import LARGEST, Node, root
-from ..pods import templates
+from ..nodes import Node, root
+from ..pods import SHM, UNBOUNDED, templates
 from ..record import Pod, Reading, Said
 from ..starts import docker_bytes
 from ..words import Locator, split
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 ORDER = 50
 KIND = "compose"
 _KEYS = {"image", "build", "command", "entrypoint", "extends"}  # of which every service has one
-_SHM = "/dev/shm"  # noqa: S108  # a path in a manifest, nothing is written there
 _MOST_BASES = 16
 
 
@@ -191,15 +190,15 @@ def _shm(service: _Service) -> Said[int] | None:
     if node.value is not None:
         return _size(node, "shm_size")
     for one in service.get("volumes").items():
-        if one.get("type").value == "tmpfs" and one.get("target").name().rstrip("/") == _SHM:
+        if one.get("type").value == "tmpfs" and one.get("target").name().rstrip("/") == SHM:
             size = one.get("tmpfs", "size")
-            return _size(size, "size") if size.value is not None else Said(LARGEST, one.place)
+            return _size(size, "size") if size.value is not None else Said(UNBOUNDED, one.place)
     mounts = service.get("tmpfs")
     for one in [mounts, *mounts.items()]:
         path, _, options = one.name().partition(":")
-        if path.rstrip("/") == _SHM:
+        if path.rstrip("/") == SHM:
             sizes = [option[5:] for option in options.split(",") if option.startswith("size=")]
-            size_bytes = docker_bytes(sizes[0]) if sizes else LARGEST
+            size_bytes = docker_bytes(sizes[0]) if sizes else UNBOUNDED
             return None if size_bytes is None else Said(size_bytes, one.place, one.name())
     return None
 
@@ -218,6 +217,6 @@ def _binds_host_shm(service: _Service) -> bool:
         source, _, target = one.name().partition(":")
         long_form = one.get("source").name(), one.get("target").name()
         for pair in ((source, target.partition(":")[0]), long_form):
-            if tuple(path.rstrip("/") for path in pair) == (_SHM, _SHM):
+            if tuple(path.rstrip("/") for path in pair) == (SHM, SHM):
                 return True
     return False

@@ -22,7 +22,7 @@ ORDER = 10
 _NAMED = ("model", "hardware")
 
 
-class DeploymentReader:
+class _Deployment:
     """Reads one deployment a document."""
 
     def recognises(self, source: Source, document: Document | None) -> bool:  # noqa: ARG002  # the document says it all
@@ -98,4 +98,4 @@ def _tokens(document: Document, data: dict[str, Any], name: str) -> Said[int] | 
         raise error.at(document.where((name,))) from error
 
 
-READER = DeploymentReader()
+READER = _Deployment()

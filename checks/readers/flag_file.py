@@ -18,7 +18,7 @@ _ENGINE = "vllm"
 _FEWEST = 2  # keys: fewer say too little to tell such a file from another
 
 
-class FlagFileReader:
+class _FlagFile:
     """Reads a file of flags."""
 
     def recognises(self, source: Source, document: Document | None) -> bool:  # noqa: ARG002  # the document says it all
@@ -40,4 +40,4 @@ class FlagFileReader:
         return read_settings(_ENGINE, settings, kind="command", name="", place=top.place, pod=Pod())
 
 
-READER = FlagFileReader()
+READER = _FlagFile()

@@ -13,7 +13,7 @@ from .. import gpus
 from ..launching import read_command
 from ..nodes import Node, root, template
 from ..objects import copies
-from ..pods import devices_of, environment_of, selector_of, templates, terms_of
+from ..pods import affinity_of, devices_of, environment_of, selector_of, templates, terms_of
 from ..record import Pod, Reading, Said
 
 if TYPE_CHECKING:
@@ -134,7 +134,11 @@ def _pod(model: Node) -> Pod:
     if count is None:
         count, part = _requested(model)
     node = gpus.node(
-        {**terms_of(model.get("nodeSelectorTerms")), **_affinity(model), **selector_of(model.get("nodeSelector"))}
+        {
+            **terms_of(model.get("nodeSelectorTerms")),
+            **affinity_of(model.get("affinity")),
+            **selector_of(model.get("nodeSelector")),
+        }
     )
     ray = model.get("raySpec", "enabled").value is True
     copies_of = copies(model.get("replicaCount"), "replicaCount")
@@ -148,17 +152,13 @@ def _pod(model: Node) -> Pod:
         gpus=count,
         hardware=None if part is not None else node.hardware,
         unknown_hardware=part or node.unknown,
+        node_gpus=node.gpus,
         pods=pods,
         replicas=None if ray else copies_of,
         shm_bytes=_shm(model),
         host_ipc=model.get("lmcacheConfig", "enablePD").value is True,
         contained=True,
     )
-
-
-def _affinity(model: Node) -> dict[str, list[Said[str]]]:
-    required = ("nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
-    return terms_of(model.get("affinity", *required))
 
 
 def _requested(model: Node) -> tuple[Said[int] | None, Said[str] | None]:

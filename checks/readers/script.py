@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-import re
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from ..launcher_spec import heads
+from ..launcher_spec import cues
 from ..launching import read_command, read_start
 from ..nodes import root
 from ..record import Place, Pod, Reading
@@ -22,14 +20,14 @@ ORDER = 90
 _MAKEFILES = {"makefile", "gnumakefile"}
 
 
-class ScriptReader:
+class _Script:
     """Reads texts that are no YAML, and lists of words."""
 
     def recognises(self, source: Source, document: Document | None) -> bool:
         """Whether a text names an engine's program or image, or a list begins with one."""
         if document is None:
-            return not source.is_yaml and _cues().search(source.text) is not None
-        return _is_words(document) and any(_cues().search(word) for word in document.data)
+            return not source.is_yaml and cues().search(source.text) is not None
+        return _is_words(document) and any(cues().search(word) for word in document.data)
 
     def read(self, source: Source, document: Document | None) -> Reading:
         """Read each command that starts an engine; what only running the text would tell is a problem where it matters."""
@@ -60,14 +58,4 @@ def _is_words(document: Document) -> bool:
     )
 
 
-@functools.cache
-def _cues() -> re.Pattern[str]:
-    """What a text that starts an engine holds: a word of a program, or the name of an image."""
-    names = {word for head in heads() for program in head.programs for word in program if word not in _COMMON}
-    names |= {image.name for head in heads() for image in head.images}
-    return re.compile("|".join(sorted(map(re.escape, names), key=len, reverse=True)))
-
-
-_COMMON = {"python", "serve", "-m", "server"}
-
-READER = ScriptReader()
+READER = _Script()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...api.deployments import key_of
 from ...errors import RoofplanError
 from ..finding import Rule
+from ..spelling import with_flags
 from . import tp_does_not_divide
 
 if TYPE_CHECKING:
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 def check(checked: Checked) -> Iterator[Finding]:
     """Give the planner's own error, at the option that it names."""
     error, service = checked.built, checked.service
-    if not isinstance(error, RoofplanError) or error is checked.named_model or error is checked.named_hardware:
+    if (
+        not isinstance(error, RoofplanError)
+        or checked.hindrance is not None
+        or error is checked.named_model
+        or error is checked.named_hardware
+    ):
         return
-    option = key_of(
-        error, {**{name: said.value for name, said in service.options.items()}, "engine": service.engine.value}
-    )
+    option = checked.option_of(error)
     if error.what.startswith("--") and option in tp_does_not_divide.OPTIONS:
         return
-    if error.what == "--max-model-len" and str(error.got).endswith(
-        " tokens"
-    ):  # prompt + output: workload-exceeds-context
-        return
-    place = service.engine.place if option == "engine" else service.place_of(option, "tp", "devices", "model")
-    yield RULE.finding(checked, place, str(error))
+    if error.what == "--max-model-len" and str(error.got).endswith(" tokens"):
+        return  # prompt + output: workload-exceeds-context
+    yield RULE.finding(checked, service.place_of(option, "tp", "devices", "model"), with_flags(service, str(error)))
 
 
 RULE = Rule(
@@ -41,4 +41,5 @@ RULE = Rule(
     why="A layout, format or setting does not exist for the model, the device or the engine, so that no other rule could look further.",
     fix="Correct the value that the message names.",
     check=check,
+    explains=True,
 )

@@ -49,8 +49,8 @@ def _asked(checked: Checked, text: str) -> ClaimResult | RoofplanError:
     if not is_quick(d):
         pieces = f"prompts of {show_count(workload.prompt)} tokens in steps of {show_count(d.max_batched_tokens)}"
         return DomainError("claim", got=pieces, wanted="fewer steps for a prompt")
-    options: dict[str, Any] = {
-        name: said.value for name, said in checked.service.options.items() if name not in {"model", "hardware"}
+    options = {
+        name: value for name, value in checked.service.plain_options().items() if name not in {"model", "hardware"}
     }
     options |= {"prompt": workload.prompt, "output": workload.output, "concurrency": workload.concurrency}
     try:

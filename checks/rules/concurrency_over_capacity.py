@@ -19,7 +19,7 @@ def check(checked: Checked) -> Iterator[Finding]:
     """Compare the stated concurrency with the capacity; where none is stated, sequences x longest length with the cache."""
     service, options = checked.service, checked.service.options
     if checked.reason in {"kv_less_than_concurrency", "engine_admits_fewer"}:
-        if "fits" not in service.limits or not service.limits["fits"].value:  # else an error of does-not-fit
+        if not checked.promises_fit:  # else an error of does-not-fit
             yield _asked(checked)
     elif checked.reason is None and "max_num_seqs" in options and checked.deployment.max_num_seqs:
         d, capacity = checked.deployment, checked.capacity

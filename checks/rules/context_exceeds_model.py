@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from ..checked import Checked
     from ..finding import Finding, Severity
 
-# Engines that refuse to start, unless told otherwise by a variable: vllm-project/vllm PR 7080, sgl-project/sglang PR 1778.
-_REFUSE = {"vllm": "VLLM_ALLOW_LONG_MAX_MODEL_LEN", "sglang": "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"}
-
 
 def check(checked: Checked) -> Iterator[Finding]:
     """Compare the longest sequence with the model's own limit, stretched where the file says that positions are."""
@@ -33,13 +30,11 @@ def check(checked: Checked) -> Iterator[Finding]:
         length = said.value + more
         if length <= limit:
             continue
-        variable = _REFUSE.get(checked.engine.engine, "")
-        refuses = bool(variable) and name == "max_model_len" and not checked.feature("long_context_allowed")
-        end = (
-            f"{checked.engine.engine} refuses to start unless {variable} is set"
-            if refuses
-            else "answers degrade beyond it"
-        )
+        # Engines that have such a variable refuse to start without it: vllm-project/vllm PR 7080, sgl-project/sglang PR 1778.
+        allowed = None if checked.launcher is None else checked.launcher.filling("long_context_allowed")
+        end, refuses = "answers degrade beyond it", False
+        if allowed is not None and name == "max_model_len" and not checked.feature("long_context_allowed"):
+            end, refuses = f"{checked.engine.engine} refuses to start unless {allowed.name} is set", True
         message = (
             f"{show_count(length)} tokens exceed the {show_count(limit)} that {model.name} was published for: {end}"
         )

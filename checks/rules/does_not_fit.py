@@ -56,7 +56,7 @@ def check(checked: Checked) -> Iterator[Finding]:
             lacking_bytes=lacking,
             total_bytes=plan.total_bytes,
         )
-    elif reason in _WITH_REQUESTS and "fits" in service.limits and service.limits["fits"].value:
+    elif reason in _WITH_REQUESTS and checked.promises_fit:
         asked, running = d.workload.concurrency, checked.capacity.max_concurrency
         message = (
             f"fits: true does not hold: {show_count(asked)} sequences of {show_count(d.workload.length)} tokens are asked for "

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ... import engines
 from ...planner.fitting import fits
+from ...planner.step import StepModel
 from ...quantities import show_count, show_time
 from ..finding import Rule
 from ..serving import batch, timed
@@ -29,7 +30,7 @@ def check(checked: Checked) -> Iterator[Finding]:
         return  # without a load nobody knows what a step reads
     steps, decoders, context = timed(checked), batch(checked), d.workload.mean_context
     wide = replace(d, formats=replace(d.formats, kv=engines.load_format("bf16")))
-    wide_steps = type(steps).reached(wide)
+    wide_steps = StepModel.reached(wide)
 
     def times(tokens: float) -> tuple[float, float]:
         return float(steps.step_s(decoders, tokens)), float(wide_steps.step_s(decoders, tokens))

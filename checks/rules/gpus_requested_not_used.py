@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from ..checked import Checked
     from ..finding import Finding
 
-_TAKE_ALL = ("llama.cpp",)  # spreads its layers over every device that it sees
-
 
 def check(checked: Checked) -> Iterator[Finding]:
     """Compare the devices of a pod with those that the layout uses there."""
     service = checked.service
     gpus = service.pod.gpus
-    if gpus is None or checked.engine.engine in _TAKE_ALL or "devices" in service.options:
+    if gpus is None or service.lost or "devices" in service.options:
+        return
+    if checked.launcher is not None and checked.launcher.takes_all_devices:
         return
     used = local_devices(service)
     if used >= gpus.value:

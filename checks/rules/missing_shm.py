@@ -17,18 +17,19 @@ if TYPE_CHECKING:
 _DEFAULT = 64 * 2**20  # of Docker and Kubernetes
 # A segment of NCCL, as it fails to be created in a small /dev/shm: vllm-project/production-stack issue 276, NVIDIA/nccl issue 525.
 _SEGMENT = 9_637_888
-# The ring of messages to the ranks, 10 chunks of 10 MiB: vllm-project/vllm @00264800f555bb4f4541dbcfdf728e839b3f2acb,
-# vllm/distributed/device_communicators/shm_broadcast.py.
-_RING = {"vllm": 100 * 2**20}
 
 
 def check(checked: Checked) -> Iterator[Finding]:
     """Compare ``/dev/shm`` with the ring of messages and two segments of each rank."""
     service, pod = checked.service, checked.service.pod
     ranks = local_devices(service)
-    if ranks == 1 or not pod.contained or pod.host_ipc or checked.engine.engine == "llama.cpp":  # one process
+    if ranks == 1 or not pod.contained or pod.host_ipc:
         return
-    needed = _RING.get(checked.engine.engine, _DEFAULT) + 2 * ranks * _SEGMENT
+    launcher = checked.launcher
+    if launcher is not None and launcher.one_process:
+        return
+    ring = None if launcher is None else launcher.ring_bytes
+    needed = (_DEFAULT if ring is None else ring) + 2 * ranks * _SEGMENT
     size = _DEFAULT if pod.shm_bytes is None else pod.shm_bytes.value
     if size >= needed:
         return

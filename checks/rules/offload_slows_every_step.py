@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...quantities import show_bandwidth, show_bytes, show_time
 from ..finding import Rule
+from ..plans import offloaded_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 def check(checked: Checked) -> Iterator[Finding]:
     """Divide the offloaded bytes by the bandwidth of the link to the host."""
     service, device = checked.service, checked.hardware
-    size = checked.feature("cpu_offload_bytes", 0)
+    size = offloaded_bytes(service)
     rate = max((link.per_direction for link in device.links if link.topology == "host"), default=None)
-    if not isinstance(size, (int, float)) or size <= 0 or rate is None:
+    if not size or rate is None:
         return
     seconds = size / rate
     message = (

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ...engines.profile import parse_version
 from ...quantities import show_count, show_rate, show_time
 from ..finding import Rule
+from ..spelling import switched_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,15 +15,6 @@ if TYPE_CHECKING:
     from ...planner.levers.situation import Lever
     from ..checked import Checked
     from ..finding import Finding
-
-# The first version of vLLM whose engine (V1) is the default and caches prefixes unless told otherwise; the one before had to be told.
-# Source: docs.vllm.ai, v0.8.0, getting_started/v1_user_guide.
-_ON_SINCE = (0, 8)
-_SWITCHES = {
-    "vllm": "--enable-prefix-caching",
-    "sglang": "leave out --disable-radix-cache",
-    "tensorrt-llm": "enable_block_reuse: true",
-}
 
 
 def check(checked: Checked) -> Iterator[Finding]:
@@ -47,8 +39,8 @@ def check(checked: Checked) -> Iterator[Finding]:
         return
     if max(gains.ttft or 1.0, gains.throughput or 1.0) < PAYS:
         return
-    switch = _SWITCHES.get(d.engine.engine, "")
-    fix = "engine: vllm@0.8 or later, which caches prefixes by itself" if service.kind == "deployment" else switch
+    later = "engine: vllm@0.8 or later, which caches prefixes by itself"
+    fix = later if service.kind == "deployment" else switched_on(service, "prefix_caching")
     message = (
         f"requests have {show_count(shared.value)} tokens in common and the prefix cache is off: with it the first token comes after"
         f" {show_time(after.ttft_s)} instead of {show_time(before.ttft_s)}"
@@ -65,9 +57,12 @@ def _is_on(checked: Checked) -> bool:
     said = checked.feature("prefix_caching")
     if said is not None:
         return said is not False
-    engine, _, version = str(checked.service.engine.value).partition("@")
-    numbers = parse_version(version)
-    return engine != "vllm" or numbers is None or numbers >= _ON_SINCE
+    version = parse_version(checked.service.engine.value.partition("@")[2])
+    switch = None if checked.launcher is None else checked.launcher.filling("prefix_caching")
+    if switch is None or not switch.defaults or version is None:
+        return True
+    default = switch.default_in(version)
+    return default is not None and default.value is True  # before it was the default, an engine had to be told
 
 
 RULE = Rule(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from ...planner.formats import main_class
@@ -64,6 +65,11 @@ def _asked(checked: Checked) -> Iterator[tuple[Place, str, Requirement]]:
     method = service.features.get("quantization")
     if method is not None:
         yield from _matching(method.place, str(method.value).lower(), known.methods)
+    model = service.options.get("model")
+    if method is None and model is not None:
+        for naming in known.names:
+            if re.search(naming.pattern, str(model.value).lower()):
+                yield from _matching(model.place, naming.method, known.methods)
     weights = service.options.get("weights")
     if weights is not None:
         name, place = str(weights.value).lower(), weights.place

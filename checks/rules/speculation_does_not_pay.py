@@ -60,6 +60,7 @@ def check(checked: Checked) -> Iterator[Finding]:
         said.place,
         message,
         fix=fix,
+        severity="warning" if "concurrency" in checked.service.options else "note",
         speedup_ratio=row.speedup,
         round_cost=row.round_cost,
         expected_tokens=row.expected_tokens,
@@ -97,11 +98,8 @@ def _table(checked: Checked, drafter: dict[str, str], alpha: float, requests: in
     from ...api.speculation import speculate
 
     d = checked.deployment
-    options = {
-        name: one.value
-        for name, one in checked.service.options.items()
-        if name not in {"model", "hardware", "concurrency"}
-    }
+    said = checked.service.plain_options()
+    options = {name: value for name, value in said.items() if name not in {"model", "hardware", "concurrency"}}
     asked: dict[str, Any] = {**options, **drafter, "engine": d.engine, "acceptance": alpha, "k": drafts}
 
     def made() -> Table:
@@ -129,7 +127,8 @@ RULE = Rule(
     title="Speculation slows this load down",
     why=(
         "Verifying drafts is nearly free while reading the weights binds a step. With many sequences, with experts that drafts "
-        "multiply, or with drafts that are rarely kept, a round costs more than the tokens that it yields."
+        "multiply, or with drafts that are rarely kept, a round costs more than the tokens that it yields. It is a note where the load is "
+        "not said and only as many sequences as the file admits are that many."
     ),
     fix="Fewer drafts, or none above the batch at which they break even; measure the acceptance of your own traffic.",
     check=check,

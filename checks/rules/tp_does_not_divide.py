@@ -55,4 +55,5 @@ RULE = Rule(
     why="Each tensor-parallel rank computes an equal number of attention heads: an engine refuses a number that does not divide them.",
     fix="Use a number of ranks that divides the heads; other devices serve as pipeline stages or as further copies.",
     check=check,
+    explains=True,
 )

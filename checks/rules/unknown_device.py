@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...errors import RoofplanError, UnknownNameError, show
+from ...errors import RoofplanError, show
 from ..finding import Rule
+from ..spelling import near_miss
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,10 +24,7 @@ def check(checked: Checked) -> Iterator[Finding]:
     unknown = service.pod.unknown_hardware
     fix = "--hardware NAME, or hardware in [check]"
     if said is not None and said.value:
-        near = (
-            f"; {found.hint}" if isinstance(found, UnknownNameError) and found.hint.startswith("did you mean") else ""
-        )
-        message, place = f"no device {show(said.value)} in the catalogue{near}", said.place
+        message, place = f"no device {show(said.value)} in the catalogue{near_miss(found)}", said.place
     elif unknown is not None:
         message, place = f"no device of the catalogue is called {show(unknown.value)}", unknown.place
     else:  # one that is not named is a problem of the run
@@ -44,4 +42,5 @@ RULE = Rule(
     ),
     fix="Name the device with `--hardware`, in the settings, or in the manifest's node selector.",
     check=check,
+    explains=True,
 )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import RoofplanError, UnknownNameError, show
 from ..finding import Rule
+from ..spelling import near_miss
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,8 +22,7 @@ def check(checked: Checked) -> Iterator[Finding]:
     if said is None or not said.value or not isinstance(found, RoofplanError):
         return  # one that is not named is a problem of the run
     if isinstance(found, UnknownNameError):
-        near = f"; {found.hint}" if found.hint.startswith("did you mean") else ""
-        message = f"no model {show(said.value)} in the catalogue{near}"
+        message = f"no model {show(said.value)} in the catalogue{near_miss(found)}"
         fix = "--model NAME or PATH: a config.json or a spec of it"
     else:
         message = f"the model {show(said.value)} cannot be read: {found}"
@@ -40,4 +40,5 @@ RULE = Rule(
     ),
     fix="Correct the name; or name the model that it is a variant of, or its `config.json`, with `--model` or in the settings.",
     check=check,
+    explains=True,
 )

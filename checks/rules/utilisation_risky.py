@@ -33,6 +33,7 @@ def check(checked: Checked) -> Iterator[Finding]:
         service.place_of("memory_utilization"),
         message,
         fix=fix,
+        severity="warning" if "memory_utilization" in service.options else "note",
         lacking_bytes=-plan.spare_bytes,
         utilization=plan.utilization,
     )
@@ -44,7 +45,8 @@ RULE = Rule(
     title="The memory share leaves no room beside it",
     why=(
         "The share of memory that an engine takes does not hold everything: the driver's context and, in many versions, captured graphs "
-        "and activations come on top. A start then fails, or succeeds until the first large batch."
+        "and activations come on top. A start then fails, or succeeds until the first large batch. Of the engine's own default it is only "
+        "noted."
     ),
     fix="Lower the share of memory, or capture no graphs.",
     check=check,

@@ -46,4 +46,5 @@ RULE = Rule(
     why="Prompt and output of a request share one sequence: an engine refuses a prompt that leaves no room, or ends the output early.",
     fix="Raise the longest sequence, or state the workload that is meant.",
     check=check,
+    explains=True,
 )

@@ -1,7 +1,7 @@
 """Attention of one layer: torch's fused kernel against plain products in time and peak memory, and the reading of long caches.
 
-Sources: formulas F15.1 to F15.3. Records ``attention.decode`` and ``attention.prefill`` are the fused kernel's; a measured device takes its
-attention kernels from them.
+Sources: formulas F15.1 to F15.3. Records ``attention.decode`` and ``attention.prefill`` are the fused kernel's. A measured device takes its
+attention kernels from the ceilings (:mod:`~roofplan.measure.attention`), whose records name their arithmetic, and not from these.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TORCH_TYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
-_PROMPTS = (16, 32)  # tokens of the passes from whose difference the traffic of one token is counted
+PROMPTS = (16, 32)  # tokens of the passes from whose difference the traffic of one token is counted
 _TINY = ModelSpec(
     schema="roofplan/model/v1",
     name="tiny",
@@ -108,28 +108,44 @@ def launches_of(model: Reference, machine: Machine) -> tuple[float, float]:
 
     On a CPU, and wherever operations are launched one by one, a view costs the host as much as a small operation.
     """
+    from ..reference.counting import count_launches
+
+    cache = model.cache(1, PROMPTS[0])
+    cache.length = PROMPTS[0] - 1
+    token = model.tokens(1, 1)
+    step = count_launches(lambda: model(token, cache))
+    moved = []
+    for count in PROMPTS:
+        tokens, held = model.tokens(1, count), model.cache(1, count)
+        moved.append(count_launches(lambda t=tokens, h=held: model(t, h)).small_bytes)  # type: ignore[misc]  # mypy: defaults bind the loop
+    dtype = next(name for name, size in BYTES.items() if size == model.dtype.itemsize)
+    return beside_the_planners(
+        model.spec, dtype, step.small + (0 if machine.kind == "cuda" else step.views), (moved[0], moved[1])
+    )
+
+
+def beside_the_planners(spec: ModelSpec, dtype: str, launched: int, moved: tuple[int, int]) -> tuple[float, float]:
+    """Small operations of a step for each that the planner counts, and passes over a token's vector beyond those that it counts.
+
+    Parameters
+    ----------
+    spec : what was run
+    dtype : fp32, bf16 or fp16
+    launched : small operations of a step
+    moved : bytes that small operations of prompts of :data:`PROMPTS` tokens read and write
+    """
     from ... import engines
     from ...planner.deployment import Deployment, Workload
     from ...planner.formats import Formats, parse_weights
     from ...planner.operators import build_operators
-    from ..reference.counting import count_launches
 
-    cache = model.cache(1, _PROMPTS[0])
-    cache.length = _PROMPTS[0] - 1
-    token = model.tokens(1, 1)
-    step = count_launches(lambda: model(token, cache))
-    moved = []
-    for count in _PROMPTS:
-        tokens, held = model.tokens(1, count), model.cache(1, count)
-        moved.append(count_launches(lambda t=tokens, h=held: model(t, h)).small_bytes)  # type: ignore[misc]  # mypy: defaults bind the loop
-    of_token = (moved[1] - moved[0]) / (_PROMPTS[1] - _PROMPTS[0])
-    format_ = engines.load_format(next(name for name, size in BYTES.items() if size == model.dtype.itemsize))
+    of_token = (moved[1] - moved[0]) / (PROMPTS[1] - PROMPTS[0])
+    format_ = engines.load_format(dtype)
     formats = Formats(format_.name, parse_weights(f"all={format_.name}", engines.load_format), format_, format_)
-    operators = build_operators(Deployment(model.spec, _any_device(), formats, engines.load("plain"), Workload(1, 1)))
+    operators = build_operators(Deployment(spec, any_device(), formats, engines.load("plain"), Workload(1, 1)))
     small = [operator for operator in operators if isinstance(operator, Elementwise)]
-    launched = step.small + (0 if machine.kind == "cuda" else step.views)
     counted = sum(operator.bytes_per_token for operator in small)
-    vectors = model.spec.num_layers * model.spec.hidden_size * model.dtype.itemsize
+    vectors = spec.num_layers * spec.hidden_size * BYTES[dtype]
     return launched / sum(operator.launches for operator in small), max(0.0, (of_token - counted) / vectors)
 
 
@@ -145,10 +161,10 @@ def operation_s(machine: Machine, dtype: str) -> float:
     from ..reference.model import Reference
 
     built = Reference(_TINY, getattr(torch, TORCH_TYPES[dtype]), machine.torch_device, packed=machine.kind == "cpu")
-    cache, token = built.cache(1, _PROMPTS[0]), built.tokens(1, 1)
+    cache, token = built.cache(1, PROMPTS[0]), built.tokens(1, 1)
 
     def step() -> Any:
-        cache.length = _PROMPTS[0] - 1
+        cache.length = PROMPTS[0] - 1
         return built(token, cache)
 
     found = count_launches(step)
@@ -156,8 +172,8 @@ def operation_s(machine: Machine, dtype: str) -> float:
     return time_call(graphed(step, machine), machine=machine, limits=QUICK).median / launched
 
 
-def _any_device() -> HardwareSpec:
-    """A device for operators, which are counted and not timed."""
+def any_device() -> HardwareSpec:
+    """A device for counts that depend on none."""
     from ...hardware.spec import Evidence, HardwareSpec, Memory, Peak
 
     return HardwareSpec(

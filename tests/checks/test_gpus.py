@@ -35,6 +35,8 @@ def labels(**said: Any) -> dict[str, list[Said[str]]]:
         "instance": "node.kubernetes.io/instance-type",
         "amd": "amd.com/gpu.product-name",
         "zone": "topology.kubernetes.io/zone",
+        "model": "gpu.nvidia.com/model",
+        "class": "gpu.nvidia.com/class",
     }
     many = {name: value if isinstance(value, list) else [value] for name, value in said.items()}
     return {keys[name]: [Said(value, HERE) for value in values] for name, values in many.items()}
@@ -241,3 +243,12 @@ def test_names_that_the_catalogue_knows_have_no_row() -> None:
 
 def test_a_device_says_no_more_than_it_knows() -> None:
     assert [one.name for one in fields(gpus.Device)] == ["hardware", "gpus"]
+
+
+@pytest.mark.parametrize("key", ["model", "class"])
+@pytest.mark.parametrize(
+    ("name", "hardware"),
+    [("H200", "h200-sxm-141gb"), ("A100_PCIE_80GB", "a100-pcie-80gb"), ("H100_NVLINK_80GB", "h100-sxm5-80gb")],
+)
+def test_labels_of_hosted_clusters_name_a_device(key: str, name: str, hardware: str) -> None:
+    assert found(**{key: name}) == (hardware, None)

@@ -38,7 +38,8 @@ IMAGES = {
 OTHERS = tuple(PROGRAMS)
 FEATURES = {
     *("prefix_caching", "chunked_prefill", "speculation", "cpu_offload_bytes", "quantization", "sliding_window", "trust_remote_code"),
-    *("load_format", "revision", "expert_parallel", "context_length_factor", "attention_dp", "nodes"),
+    *("load_format", "revision", "expert_parallel", "context_length_factor", "attention_dp", "nodes", "long_context_allowed"),
+    *("repository", "repository_file", "shared_context", "pooling", "gpu_layers", "partly_on_host", "tensor_split"),
 }  # fmt: skip
 
 
@@ -167,6 +168,12 @@ def test_variables_of_llama_server_hold_where_no_flag_does() -> None:
     assert service.options["max_num_seqs"].value == 2
     assert service.options["max_model_len"].value == 2048
     assert served("llama-server -m /m.gguf", LLAMA_ARG_SWA_FULL="1").features["sliding_window"].value is False
+    assert served("llama-server", LLAMA_ARG_HF_REPO="a/b:Q8_0").options["weights"].value == "q8_0"
+
+
+def test_a_variable_of_sglang_allows_a_long_context() -> None:
+    service = served("sglang serve m --context-length 1Mi", SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN="1")
+    assert service.features["long_context_allowed"].value is True
 
 
 def in_file(folder: Path, text: str) -> Reading:

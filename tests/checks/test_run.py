@@ -14,11 +14,11 @@ from roofplan.checks import plans, run
 from roofplan.checks.checked import Unbuilt
 from roofplan.checks.finding import Finding, Rule
 from roofplan.checks.record import Place, Pod, Reading, Said, Service
-from roofplan.checks.result import CheckResult, Problem, in_order
+from roofplan.checks.result import Problem
 from roofplan.checks.run import check_paths, check_service, check_text, only_service
 from roofplan.checks.settings import COMMAND_LINE, Settings
 from roofplan.checks.settings import load as load_settings
-from roofplan.errors import DomainError, ExitCode, RoofplanError, SpecError
+from roofplan.errors import ExitCode, RoofplanError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -381,87 +381,6 @@ def test_a_service_of_a_plugin_is_checked() -> None:
     assert check_service(service(model="llama-3.1-8b"), settings(hardware="h100-sxm")) == []
 
 
-# ------------------------------------------------------------------------------------------------ the result
-
-
-def result_of(*severities: Any, fail_on: Any = "error", problems: int = 0) -> CheckResult:
-    findings = tuple(Finding("a", severity, PLACE, "m") for severity in severities)
-    return CheckResult(Settings(fail_on=fail_on), findings, (Problem(PLACE, "p"),) * problems)
-
-
-@pytest.mark.parametrize(
-    ("severities", "fail_on", "problems", "code"),
-    [
-        ((), "warning", 0, 0),
-        (("note",), "warning", 0, 0),
-        (("warning",), "error", 0, 0),
-        (("warning",), "warning", 0, 1),
-        (("error",), "error", 0, 1),
-        (("error",), "warning", 0, 1),
-        (("error",), "never", 0, 0),
-        (("error",), "never", 1, 2),
-        (("error",), "error", 1, 2),
-        ((), "error", 1, 2),
-    ],
-)
-def test_exit_codes(severities: tuple[str, ...], fail_on: str, problems: int, code: int) -> None:
-    assert result_of(*severities, fail_on=fail_on, problems=problems).exit_code == code
-
-
-def test_findings_are_sorted_by_severity_file_and_line() -> None:
-    def at(severity: Any, file: str, line: int) -> Finding:
-        return Finding("a", severity, Place(file, line), "m")
-
-    wanted = [at("error", "a", 9), at("error", "b", 2), at("warning", "a", 1), at("note", "a", 1), at("note", "a", 10)]
-    assert list(in_order(reversed(wanted))) == wanted
-
-
-def test_the_answer_as_plain_data() -> None:
-    answer = check_text(MISSED, "a.yaml", Settings()).to_dict()
-    assert (answer["schema"], answer["command"]) == ("roofplan/result/v1", "check")
-    found = answer["result"]
-    (finding,) = found["findings"]
-    assert (finding["rule"], finding["severity"], finding["file"], finding["line"], finding["column"]) == (
-        "ttft-limit-missed", "error", "a.yaml", 5, 9,
-    )  # fmt: skip
-    assert finding["subject"] == "ttft"
-    assert len(finding["fingerprint"]) == 32
-    assert found["counts"] == {"error": 1, "warning": 0, "note": 0}
-    assert (found["files"], found["passed"], found["problems"]) == (1, False, [])
-    assert found["services"] == [
-        {"file": "a.yaml", "line": 1, "column": 1, "name": "a", "kind": "deployment", "engine": "plain"}
-    ]
-
-
-def test_lines_of_findings_and_problems_are_kept() -> None:
-    result = check_text(MISSED + "---\n" + GOOD + "nonsense: 1\n", "a.yaml", Settings())
-    assert result.line_at(result.findings[0].place) == "  ttft: 1 ms"
-    assert result.line_at(result.problems[0].place) == "nonsense: 1"
-    assert result.line_at(Place("other.yaml", 1)) == ""
-
-
-@pytest.mark.parametrize(
-    ("error", "place"),
-    [
-        (SpecError("x", where="a.yaml:12:7"), Place("a.yaml", 12, 7)),
-        (SpecError("x", where="a.yaml:12"), Place("a.yaml", 12)),
-        (SpecError("x", where="c:/a b.yaml:12:7"), Place("c:/a b.yaml", 12, 7)),
-        (SpecError("x", where="a:b"), Place("a:b")),
-        (SpecError("x", where="other.yaml"), Place("other.yaml")),
-        (SpecError("x"), Place("f.yaml")),
-        (ValueError("x"), Place("f.yaml")),
-    ],
-)
-def test_errors_keep_their_places(error: Exception, place: Place) -> None:
-    assert Problem.of(error, "f.yaml").place == place
-
-
-def test_an_error_is_not_changed_by_being_told() -> None:
-    error = DomainError("x", got=1, where="a.yaml:1:2")
-    assert Problem.of(error, "f").message == "x: got 1"
-    assert str(error) == "a.yaml:1:2: x: got 1"
-
-
 # ------------------------------------------------------------------------------------------------ one service
 
 
@@ -480,38 +399,6 @@ def test_the_one_service_of_a_file(folder: Path) -> None:
         only_service(["c.yaml"], Settings())
     with pytest.raises(RoofplanError, match="no such file"):
         only_service(["d.yaml"], Settings())
-
-
-# ------------------------------------------------------------------------------------------------ files of flags
-
-
-@pytest.fixture
-def served(folder: Path) -> Path:
-    (folder / "flags.yaml").write_text("model: meta-llama/Llama-3.1-8B-Instruct\ntensor-parallel-size: 3\n")
-    (folder / "serve.sh").write_text("#!/bin/sh\nvllm serve --config flags.yaml\n")
-    return folder
-
-
-@pytest.mark.parametrize("paths", [["."], ["serve.sh"], ["serve.sh", "flags.yaml"], ["flags.yaml", "serve.sh"]])
-@pytest.mark.usefixtures("served")
-def test_what_is_wrong_in_a_file_of_flags_is_found_once_there(paths: list[str]) -> None:
-    result = check_paths(paths, settings(hardware="h100-sxm"))
-    assert [(finding.rule, str(finding.place)) for finding in result.findings] == [
-        ("tp-does-not-divide", "flags.yaml:2:23")
-    ]
-    assert result.line_at(result.findings[0].place) == "tensor-parallel-size: 3"
-    assert [found.place.file for found in result.services] == ["serve.sh"]
-
-
-@pytest.mark.parametrize("paths", [["."], ["serve.sh"]])
-def test_a_comment_in_a_file_of_flags_accepts(served: Path, paths: list[str]) -> None:
-    with (served / "flags.yaml").open("a") as stream:
-        stream.write("# roofplan: ignore[missing-shm] without effect\n")
-    text = (served / "flags.yaml").read_text()
-    (served / "flags.yaml").write_text(text.replace(": 3", ": 3  # roofplan: ignore[tp-does-not-divide] known"))
-    result = check_paths(paths, settings(hardware="h100-sxm"))
-    assert [finding.rule for finding in result.findings] == ["unused-ignore"]
-    assert result.suppressed["inline"] == 1
 
 
 def test_what_could_not_be_checked_of_an_older_state_is_said(folder: Path) -> None:

@@ -26,7 +26,7 @@ TRIGGERS = {
     "pp-for-latency": (4, "warning", "pp: 4"),
     "prefix-cache-off-with-shared-prefix": (9, "warning", "shared_prefix_tokens: 2500"),
     "sliding-window-saves-nothing": (4, "warning", "engine: vllm@0.8.5"),
-    "speculation-does-not-pay": (17, "warning", '--speculative-config={"method":"ngram"'),
+    "speculation-does-not-pay": (17, "note", '--speculative-config={"method":"ngram"'),
     "throughput-below-workload": (9, "error", "output_tokens_per_s: 3000"),
     "tp-over-pcie": (4, "warning", "tp: 4"),
     "tpot-limit-missed": (9, "error", "tpot: 25 ms"),

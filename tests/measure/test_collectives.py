@@ -12,11 +12,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from measured import GPU, products, run_of, streams, timed  # noqa: E402
 from torch_standin import CUDA, EVENT_S, CudaTorch, Ticking  # noqa: E402
 
 from roofplan import hardware  # noqa: E402
 from roofplan.errors import MeasureError  # noqa: E402
 from roofplan.measure import collectives, machine, timing  # noqa: E402
+from roofplan.measure.overlay import overlay  # noqa: E402
 from roofplan.measure.records import Record  # noqa: E402
 from roofplan.measure.samples import summarise  # noqa: E402
 
@@ -182,6 +184,22 @@ def test_ranks_of_torchrun_use_nccl_on_their_own_gpu(monkeypatch, cuda):
     assert found.parameters["sent_bytes"] == 2 * 7 / 8 * 2**20
     assert found.measured.median == EVENT_S
     assert found.predicted_datasheet == pytest.approx(2 * 7 / 8 * 2**20 / 450e9)
+
+
+def test_the_measured_machine_has_what_nccl_took(monkeypatch, cuda):
+    """Records as they are made here, and not as a test would write them, become the device's tables."""
+    for name in RANK:
+        monkeypatch.setenv(name, "0")
+    cuda.distributed = Ranks(2)
+    found = collectives.collectives(CUDA, SHORT, sizes=[2**12, 2**20])
+    rates = [timed("launch.graph", 1e-6), *streams(4e12, [2**33]), *products("bf16", lambda b, f: 1e-6 + f / 8e14)]
+    said = overlay(run_of([*rates, *found], GPU), hardware.load("h200-sxm-141gb"))
+    own = [e for e in said["achieved"]["kernels"]["collectives"] if (e["kernel"], e["ranks"]) == ("nccl", 2)]
+    for operation in collectives.OPERATIONS:
+        (table,) = [entry for entry in own if entry["operation"] == operation]
+        assert table["bytes"] == ["4096 B", "1048576 B"]
+        assert table["us"] == pytest.approx([EVENT_S * 1e6] * 2, rel=1e-3)
+    assert said["achieved"]["kernels"]["sources"]["collectives"]["kind"] == "measured"
 
 
 def test_the_group_is_left_when_an_exchange_fails(monkeypatch, cuda):

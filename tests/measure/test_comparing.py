@@ -132,6 +132,43 @@ def test_what_makes_a_comparison_doubtful() -> None:
     assert (found.only_first, found.only_second) == (1, 1)
 
 
+def test_what_came_out_of_a_run_does_not_tell_figures_apart() -> None:
+    """Two loads of a server are the same figure, whatever was predicted for them and however many requests were cut off."""
+    times = [1 + 1e-3 * place for place in range(15)]
+    asked = {"concurrency": 4, "output_tokens": 32}
+    one = _record(times, **asked, mean=1.007, cut=0, requests=12, failed=0, predicted_low=0.9, fused_s=0.1)
+    two = _record([2 * t for t in times], **asked, mean=2.014, cut=3, requests=9, failed=1, roof=0.5, bound=2.0)
+    (row,) = compare(run_of([one]), run_of([two])).rows
+    assert (row.verdict, row.parameters) == ("slower", asked)
+    with pytest.raises(MeasureError, match="no figure in both"):
+        compare(run_of([one]), run_of([_record(times, concurrency=8, output_tokens=32)]))
+
+
+def test_figures_of_too_few_samples_are_named() -> None:
+    """Were all samples of one run below all of the other, the exact test still gives 2 / C(n + m, n); and there are many figures."""
+    few, moved = [1.0, 1.1, 1.2], [3.0, 3.1, 3.2]
+    found = compare(run_of([_record(few)]), run_of([_record(moved)]))
+    assert found.rows[0].verdict == "same"
+    (warning,) = found.warnings
+    assert warning.code == "few_samples"
+    assert "1 of 1 figures have too few samples" in warning.message
+    assert "medians of 1 of them differ" in warning.message
+    times = [1 + 1e-3 * place for place in range(10)]  # 2 / C(20, 10) = 1.08e-5: enough for 92 figures, not for 93
+    for figures, warned in ((92, 0), (93, 1)):
+        many = run_of([_record(times, size=size) for size in range(figures)])
+        assert len(compare(many, many).warnings) == warned
+    hundreds = _record([float(place) for place in range(500)])
+    assert compare(run_of([hundreds]), run_of([hundreds])).warnings == ()
+
+
+def test_a_ratio_that_is_no_number_is_none() -> None:
+    for before, after in ((5e-324, 1.0), (0.0, 1.0), (0.0, 0.0)):
+        found = compare(run_of([_record([before] * 10)]), run_of([_record([after] * 10)]))
+        assert found.rows[0].ratio is None
+        assert found.to_dict()["result"]["rows"][0]["ratio"] is None
+        assert compare_runs_report(found).sections
+
+
 def test_nothing_in_common() -> None:
     with pytest.raises(MeasureError, match="no figure in both"):
         compare(run_of([timed("a.b", 1.0)]), run_of([timed("a.c", 1.0)]))

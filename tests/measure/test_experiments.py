@@ -13,12 +13,14 @@ torch.set_num_threads(1)  # two threads on a shared machine wait for one another
 
 from measured_shapes import DENSE, LATENT, MIXTURE, SHAPES, tiny  # noqa: E402
 from shapes import HA, dense  # noqa: E402
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 from roofplan import engines, hardware  # noqa: E402
 from roofplan.errors import DomainError  # noqa: E402
 from roofplan.measure.experiments import attention, batching, bench, decode, operations, speculation  # noqa: E402
 from roofplan.measure.known_devices import Devices  # noqa: E402
 from roofplan.measure.machine import Machine  # noqa: E402
+from roofplan.measure.reference.attention import attend  # noqa: E402
 from roofplan.measure.reference.counting import count_launches, peak_bytes  # noqa: E402
 from roofplan.measure.reference.model import Reference  # noqa: E402
 from roofplan.measure.running import EXPERIMENTS  # noqa: E402
@@ -103,12 +105,58 @@ def test_bytes_of_tensors_are_the_planners(name, spec):
             assert record.measured.median == record.predicted_datasheet
 
 
-def test_bytes_and_flop_of_a_decode_step_are_the_planners():
+def operations_of(call) -> tuple[float, float]:
+    """FLOP of what torch really multiplies, by the shapes of its tensors: products of matrices, and those of attention's batches."""
+    with FlopCounterMode(display=False) as counted:
+        call()
+    found = {str(name): count for name, count in counted.get_flop_counts()["Global"].items()}
+    return found.pop("aten.mm", 0), sum(found.values())
+
+
+def test_bytes_of_a_decode_step_are_the_planners():
     for record in run("decode"):
+        load = Load(record.parameters["batch"], record.parameters["context"])
+        assert record.parameters["bytes"] == bench.bench(MACHINE, WIDE, BRIEF, devices=DEVICES).amounts(load)["bytes"]
+
+
+@pytest.mark.parametrize("spec", [WIDE, MIXTURE, LATENT], ids=lambda spec: spec.name)
+def test_operations_of_a_decode_step_are_the_planners(spec):
+    model = Reference(spec, fused=False)
+    for record in run("decode", spec):
         batch, context = record.parameters["batch"], record.parameters["context"]
-        planned = bench.bench(MACHINE, WIDE, BRIEF, devices=DEVICES).amounts(Load(batch, context))
-        assert record.parameters["bytes"] == planned["bytes"]
-        assert record.parameters["flop"] == planned["flop"]
+        cache, new = bench.filled(model.cache(batch, context)), model.tokens(batch, 1)
+        cache.length = context - 1
+        assert record.parameters["flop"] == sum(operations_of(lambda new=new, cache=cache: model(new, cache)))
+
+
+@pytest.mark.parametrize("spec", [WIDE, MIXTURE], ids=lambda spec: spec.name)
+@pytest.mark.parametrize(
+    ("name", "record", "past"),
+    [("prefill", "prompt", 0), ("cache", "token_without", 0), ("prefix", "whole", 0), ("prefix", "suffix", 8)],
+)
+def test_operations_of_a_prompt_are_the_planners(name, record, past, spec):
+    """Products as they are; of attention's squares, which plain products fill whole, the pairs that may see one another."""
+    model = Reference(spec, fused=False)
+    for found in of(run(name, spec), f"{name}.{record}"):
+        length = found.parameters.get("prompt") or found.parameters["position"]
+        tokens, cache = model.tokens(1, length), model.cache(1, length, rings=False)
+        if past:
+            model(tokens[:, :past], cache)
+        products, squares = operations_of(lambda t=tokens, c=cache: model(t[:, past:], c))
+        seen = sum(range(past + 1, length + 1)) / ((length - past) * length)
+        assert found.parameters["flop"] == products + squares * seen
+
+
+def test_operations_of_attention_alone_are_those_of_its_tensors():
+    records = run("attention")
+    own = bench.bench(MACHINE, WIDE, BRIEF, devices=DEVICES)
+    heads = WIDE.layers[0].attention[0]
+    decode, prompt = of(records, "attention.decode")[0], of(records, "attention.prefill")[0]
+    for record, batch, asked, seen in ((decode, 2, 1, 1.0), (prompt, 1, 16, 17 / 32)):
+        queries, keys, values = attention.tensors(own, heads, batch, asked, 16)
+        assert record.parameters["bytes"] == 2 * queries.nbytes + keys.nbytes + values.nbytes
+        counted = operations_of(lambda q=queries, k=keys, v=values: attend(q, k, v, fused=False))
+        assert record.parameters["flop"] == sum(counted) * seen
 
 
 def test_bytes_of_a_mixture_are_those_of_the_experts_that_were_read():

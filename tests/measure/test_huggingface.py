@@ -239,6 +239,48 @@ def test_formats_that_cannot_be_loaded_are_said_and_left_out(folder: Path, monke
         run_hf(folder, device="cpu", tokens=4, prompt=4, formats="nf4")
 
 
+def test_a_format_that_loads_and_does_not_run_is_said_and_left_out(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("bitsandbytes")
+
+    def broken(model: Any, *rest: Any, **more: Any) -> Any:
+        if model.format != "stored":
+            raise AttributeError("'Parameter' object has no attribute 'CB'")
+        return generate(model, *rest, **more)
+
+    monkeypatch.setattr(huggingface, "generate", broken)
+    run = run_hf(folder, device="cpu", tokens=4, prompt=4)
+    assert {record.parameters["format"] for record in run.records} == {"stored"}
+    assert sum("not measured" in note and "no attribute 'CB'" in note for note in run.notes) == 2
+    with pytest.raises(MeasureError, match="no attribute 'CB'"):
+        run_hf(folder, device="cpu", tokens=4, prompt=4, formats="int8,nf4")
+
+
+@pytest.mark.parametrize("formats", ["stored", "int8", "nf4"])
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        (
+            {"num_hidden_layers": tiny.LAYERS + 3},
+            rf"none for model\.layers\.{tiny.LAYERS}\..* and 26 others, want all of them",
+        ),
+        (
+            {"intermediate_size": tiny.INNER * 2},
+            rf"{tiny.HIDDEN}x{tiny.INNER} for .* and 5 others, want {tiny.HIDDEN}x{2 * tiny.INNER}, as config",
+        ),
+    ],
+)
+def test_weights_that_the_configuration_wants_otherwise_are_never_made_up(
+    folder: Path, tmp_path: Path, formats: str, config: dict[str, Any], says: str
+) -> None:
+    if formats != "stored":
+        pytest.importorskip("bitsandbytes")
+    with pytest.raises(MeasureError, match=says) as refused:
+        run_hf(_changed(folder, tmp_path / "model", **config), device="cpu", tokens=4, prompt=4, formats=formats)
+    assert "\n" not in str(refused.value)
+
+
 def test_without_memory_half_as_many_tokens_are_taken_and_that_is_said(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

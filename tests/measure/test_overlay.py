@@ -219,7 +219,7 @@ def h200_run(bandwidth: float = 0.92, bf16: float = 0.75, **extra: Any) -> Run:
     records += products("bf16", made(nominal[1] * bf16))
     records += products("fp8", made(nominal[2] * 0.6), width=1)
     records += [
-        timed("collective.all_reduce", 8e-6 + size / 400e9, bytes=size, ranks=2, backend="nccl")
+        timed("collective.all_reduce", 8e-6 + size / 400e9, bytes=size, ranks=2, kernel="nccl")
         for size in (2**12, 2**20, 2**28)
     ]
     return run_of(records, GPU, **extra)

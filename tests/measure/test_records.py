@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from measured import cpu_run, run_of, steady, timed
 from pytest import approx
 
 from roofplan.errors import RoofplanError, SpecError
+from roofplan.measure.environment import Environment
 from roofplan.measure.records import SCHEMA, Record, Run, load, pooled, save, save_partial
 from roofplan.measure.samples import summarise
 
@@ -120,6 +123,8 @@ def _broken(change: Any) -> str:
         (_broken(lambda said: said["records"][0].update(measured=[])), "measured run"),
         ('{"schema": "roofplan/measured/v1", "command": NaN}', "NaN is no number"),
         ("[" * 100_000, "JSON"),
+        (_broken(lambda said: None).replace('"cores": 2', '"cores": 1e999'), "1e999 is no number"),
+        (_broken(lambda said: None).replace('"cores": 2', f'"cores": {10**400}'), "… is no number"),
     ],
 )
 def test_files_that_are_no_run(tmp_path: Path, text: str, words: str) -> None:
@@ -129,6 +134,33 @@ def test_files_that_are_no_run(tmp_path: Path, text: str, words: str) -> None:
         load(path)
     assert words in str(refused.value)
     assert "run.json" in str(refused.value)
+
+
+@pytest.mark.parametrize("figure", ["median", "q1", "q3", "relative_mad", "count", "dropped", "sample"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1.0, "nan", "1", True, None, [1.0], 10**400])
+def test_figures_that_no_sample_has(figure: str, value: Any) -> None:
+    said = cpu_run().to_dict()
+    of_first = said["records"][0]["measured"]
+    of_first.update({"samples": [value] * 10} if figure == "sample" else {figure: value})
+    with pytest.raises(SpecError, match="measured run: got ValueError"):
+        Run.from_dict(said)
+
+
+@pytest.mark.parametrize("value", [None, True, [], {}, 7, "1"])
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Environment)])
+def test_parts_of_an_environment_are_what_they_are_said_to_be(name: str, value: Any) -> None:
+    """Refused, or of the kind that it had, so that what is said of two runs can be said of any file."""
+    said = cpu_run().to_dict()
+    had = type(getattr(Run.from_dict(said).environment, name))
+    said["environment"][name] = value
+    try:
+        read = getattr(Run.from_dict(said).environment, name)
+    except SpecError as error:
+        refused, read = str(error), None
+    else:
+        refused = ""
+    kept = isinstance(read, had) or (name == "load" and read in {None, 7})
+    assert f"environment.{name}" in refused or kept
 
 
 def test_no_file(tmp_path: Path) -> None:

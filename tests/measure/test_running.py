@@ -35,7 +35,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> Taken:
 
     def collectives(machine: object, limits: Limits, *, into: list[Record], **others: Any) -> None:
         steps.append(("collectives", {"limits": limits, **others}))
-        into.append(timed("collective.all_reduce", 1e-5, bytes=1024, ranks=2, backend="gloo"))
+        into.extend(timed("collective.all_reduce", 1e-5, bytes=size, ranks=2, kernel="nccl") for size in (1024, 4096))
 
     def experiment(path: str, _package: str) -> types.SimpleNamespace:
         name = path.rpartition(".")[2]
@@ -146,8 +146,22 @@ def test_all_takes_everything_once(taken: Taken) -> None:
     assert all(own["limits"] == QUICK for _, own in taken)
 
 
+def test_the_device_of_all_has_the_exchanges_that_were_taken_last(taken: Taken) -> None:
+    found = measure("all", hardware="h200-sxm-141gb", quick=True)
+    assert names(taken)[-1] == "collectives"
+    assert found.device is not None
+    listed = found.device["achieved"]["kernels"]["collectives"]
+    assert {
+        "operation": "all_reduce",
+        "kernel": "nccl",
+        "ranks": 2,
+        "bytes": ["1024 B", "4096 B"],
+        "us": [10.0] * 2,
+    } in [entry | {"us": [round(time, 3) for time in entry["us"]]} for entry in listed]
+
+
 def test_collectives_need_no_ceilings(taken: Taken) -> None:
-    assert [record.name for record in measure("collectives").run.records] == ["collective.all_reduce"]
+    assert {record.name for record in measure("collectives").run.records} == {"collective.all_reduce"}
     assert names(taken) == ["collectives"]
 
 

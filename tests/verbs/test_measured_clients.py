@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 import console
 import pytest
 import tiny_llama
+from measured import cpu_run
 from unruly_server import Answer, Request, good, unruly
+
+from roofplan.errors import SpecError
+from roofplan.measure import records
+from roofplan.measure.results import MeasureResult
+from roofplan.verbs import measured_clients
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,6 +112,31 @@ def test_control_c_keeps_the_loads_that_were_measured(tmp_path: Path) -> None:
     said = json.loads(kept.read_text())
     assert said["notes"][-1] == "interrupted"
     assert {record["parameters"]["concurrency"] for record in said["records"]} == {1}
+
+
+def test_what_cannot_be_kept_does_not_hide_what_ended_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measured_clients.keep(cpu_run(), tmp_path / "gone" / "run.json")
+    said = capsys.readouterr().err
+    assert said.startswith(f"not finished: {len(cpu_run().records)} measurements are lost: ")
+    assert "run.json" in said
+    assert said.count("\n") == 1
+    measured_clients.keep(cpu_run(), tmp_path / "run.json")
+    assert "are kept in" in capsys.readouterr().err
+
+
+def test_a_file_that_appears_meanwhile_is_left_and_the_run_is_kept_beside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    other = tmp_path / "run.json"
+    other.write_text("mine", encoding="utf-8")
+    with pytest.raises(SpecError, match="--force"):
+        measured_clients.write(MeasureResult(cpu_run()), None, other, force=False, samples=False)
+    assert other.read_text(encoding="utf-8") == "mine"
+    assert records.load(tmp_path / "roofplan-measured-ceilings-partial.json") == cpu_run()
+    assert "are kept in" in capsys.readouterr().err
 
 
 def test_hf_measures_a_folder(tmp_path: Path) -> None:

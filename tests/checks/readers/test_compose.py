@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from textwrap import dedent
 
 import pytest
@@ -112,7 +113,9 @@ def test_variables_are_filled_in_as_compose_does(text: str, value: str) -> None:
 
 def test_filling_in_takes_no_longer_than_the_text_is_long() -> None:
     text = "${A:-" * 10_000 + "}" * 10_000
+    start = time.process_time()
     filled(Said(text, Place("m.yaml", 1, 1)))
+    assert time.process_time() - start < 2
 
 
 def test_a_setting_that_is_an_unknown_variable_is_a_problem() -> None:

@@ -207,6 +207,7 @@ def test_required_affinity_chooses_the_device() -> None:
     one = service(affinity(P5), BY)
     assert one.options["hardware"].value == "h100-sxm5-80gb"
     assert one.options["hardware"].text == "node.kubernetes.io/instance-type: p5.48xlarge"
+    assert one.pod.node_gpus == 8
 
 
 def test_terms_that_differ_choose_none() -> None:
