@@ -28,7 +28,7 @@ imports: $(VENV)/test.stamp
 	$(BIN)/lint-imports
 
 unit: $(VENV)/test.stamp
-	$(BIN)/coverage run -m pytest -q
+	$(BIN)/pytest -q --numprocesses auto --dist worksteal --cov --cov-report=
 	$(BIN)/coverage report --skip-covered --fail-under=90
 
 docs: $(VENV)/test.stamp

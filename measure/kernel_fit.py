@@ -17,7 +17,7 @@ from .samples import quantile
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-JOINS = (1.0, 1.5, 2.0, 3.0, 4.0, 8.0, None)  # p of the join; None is full overlap
+JOINS = (1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 8.0, None)  # p of the join; None is full overlap
 _STEPS = (1.0, 0.5, 0.25, 0.1, 0.05, 0.02, 0.01)  # of a logarithm
 _FEW, _APART = 3, 2.0  # calls, and factor between intensities, from which on they tell reading from computing
 _SHOWN = 0.01  # of the mean absolute logarithm, by which operations must bring a fit nearer to the calls

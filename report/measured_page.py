@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _STEPS = ("model", "layers", "batch", "context", "measured", "quartiles", "predicted", "predicted / measured - 1")
 _TOKENS = ("", "position", "measured", "quartiles", "predicted", "predicted / measured - 1")
 _BELOW = (
-    "Everything below is predicted from these alone, and was taken afterwards, in runs of their own: what the planner says of"
-    " the same shapes on `machine.yaml`, with the operations that the reference transformer launches."
+    "Everything below is predicted from these alone: what the planner says of other shapes on `machine.yaml`, with the operations that the"
+    " reference transformer launches. All was taken in turn, several times over, so that each figure has samples of the same minutes."
 )
 _WAYS = {"cache.token_with": "with the cache", "cache.token_without": "without it"}
 
