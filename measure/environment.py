@@ -68,6 +68,11 @@ class Environment:
     load: float | None
     notes: tuple[str, ...]
 
+    @property
+    def shown_threads(self) -> str:
+        """The threads that torch uses, in words."""
+        return f"{self.threads} thread{'s' if self.threads != 1 else ''}"
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         said = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -206,5 +211,5 @@ def _notes(
     if quota is not None and quota < machine.threads:
         found.append(f"the container has {quota:g} processors' time for {machine.threads} threads: samples may be cut")
     if machine.kind == "cpu" and machine.threads < cores:
-        found.append(f"torch uses {machine.threads} threads of {cores} cores")
+        found.append(f"torch uses {machine.threads} of {cores} cores")
     return tuple(found)

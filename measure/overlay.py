@@ -91,7 +91,7 @@ def _new_device(run: Run, bandwidth: float, peaks: dict[str, float]) -> dict[str
     return {
         "schema": "roofplan/hardware/v1",
         "name": f"{_slug(there.device)}-measured",
-        "title": f"{there.device}, {there.threads} threads" if there.kind == "cpu" else there.device,
+        "title": f"{there.device}, {there.shown_threads}" if there.kind == "cpu" else there.device,
         "architecture": there.system.rpartition(" ")[2] if there.kind == "cpu" else there.kind,
         "memory": {
             "nameplate": show_quantity(size or 2**30, BYTES),
@@ -132,7 +132,7 @@ def _source(run: Run) -> str:
 
 def _environment(run: Run) -> str:
     there = run.environment
-    parts = [f"Measured {run.started or there.date} on {there.device} ({there.system}; {there.threads} threads)"]
+    parts = [f"Measured {run.started or there.date} on {there.device} ({there.system}; {there.shown_threads})"]
     parts += [f"{name} {version}" for name, version in sorted(there.versions.items())]
     driver = there.nvml.get("driver")
     parts += [f"driver {driver}"] if driver else []

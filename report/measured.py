@@ -65,7 +65,7 @@ def _heading(r: MeasureResult) -> str:
     torch = there.versions.get("torch")
     parts = [
         f"Measured {show(r.run.command, 40)} on {show(there.device, 80)}",
-        f"{there.threads} threads" if there.kind == "cpu" else show(there.torch_device, 20),
+        f"{there.shown_threads}" if there.kind == "cpu" else show(there.torch_device, 20),
         *([f"torch {show(torch, 30)}"] if torch else []),
         *(["quick"] if r.run.quick else []),
         show(r.run.started[:16].replace("T", " "), 20),

@@ -49,7 +49,7 @@ def measured_figure(r: MeasureResult, *, size: tuple[int, int] = DEFAULT_SIZE, d
     there = r.run.environment
     with steady():
         title = f"The measured roofline of {there.device}"
-        subtitle = f"{there.threads} threads, torch {there.versions.get('torch', '')}, {r.run.started[:10]}"
+        subtitle = f"{there.shown_threads}, torch {there.versions.get('torch', '')}, {r.run.started[:10]}"
         titles = (f"FLOP/s; memory {show_bandwidth(memory.measured)}", "streaming by working set")
         page = new_page(title, subtitle, list(_key(work, streams, products, theme)), titles, size, theme)
         _roofline(page.panels[0], memory, products, work, theme)

@@ -72,7 +72,9 @@ def _machine(run: Run, device: HardwareSpec) -> list[str]:
     there, peaks = run.environment, dataclasses.asdict(device.peak)
     rates = ", ".join(f"{name} {show_compute(rate)}" for name, rate in peaks.items() if rate)
     versions = ", ".join(f"{name} {version}" for name, version in sorted(there.versions.items()))
-    machine = f"{there.device}, {there.threads} threads, {show_bytes(there.memory_bytes)} of memory; {there.system}; {versions}"
+    machine = (
+        f"{there.device}, {there.shown_threads}, {show_bytes(there.memory_bytes)} of memory; {there.system}; {versions}"
+    )
     reached = f"memory {show_bandwidth(device.memory.bandwidth)}; products {rates}"
     lines = (
         f"{machine}; measured {run.started}.",

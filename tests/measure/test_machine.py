@@ -304,7 +304,7 @@ def test_other_work_and_quotas_are_noticed(monkeypatch: pytest.MonkeyPatch) -> N
     notes = "; ".join(environment(CPU).notes)
     assert "other work runs: 3.5 processes in the last minute on 4 cores" in notes
     assert "the container has 1.5 processors' time for 2 threads" in notes
-    assert "torch uses 2 threads of 4 cores" in notes
+    assert "torch uses 2 of 4 cores" in notes
 
 
 def test_a_quiet_machine_has_no_notes(monkeypatch: pytest.MonkeyPatch) -> None:
