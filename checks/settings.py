@@ -23,7 +23,7 @@ from ..quantities import parse_count, parse_tokens
 from .record import Place, Said
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
 FailOn = Literal["warning", "error", "never"]
 FAIL_ON: tuple[FailOn, ...] = get_args(FailOn)
@@ -67,23 +67,38 @@ class Settings:
 def load(folder: str | os.PathLike[str] = ".", **options: Any) -> Settings:
     """The settings of a folder, with options of the command line over them.
 
-    The nearest ``.roofplan.toml``, or ``pyproject.toml`` that speaks of the checks, counts, from the folder upwards; others are not read.
+    The nearest ``.roofplan.toml``, or ``pyproject.toml`` that speaks of the checks, counts, from the folder upwards, else from the working
+    folder; others are not read.
 
     Parameters
     ----------
-    folder : where the run begins
+    folder : of what is checked, see :func:`folder_of`
     options : names and kinds as in :class:`Settings`; of :data:`DEFAULTS` by their own names; None or no values are as good as left out
 
     Raises
     ------
     RoofplanError : for unknown keys, rules and values, with file and line where a file says them
     """
-    found = dict(_found(Path(folder)))
+    found = _found(Path(folder))
+    if found is None:
+        found = _found(Path()) or {}
     for name, value in options.items():
         if value in (None, (), []):
             continue
         found[name.replace("_", "-")] = _Entry(value, Place(COMMAND_LINE), f"--{name.replace('_', '-')}")
     return _settings(found)
+
+
+def folder_of(paths: Iterable[str | os.PathLike[str]]) -> str:
+    """The folder that all named files and folders have in common, as pytest finds its own settings; the working folder without any.
+
+    Standard input (``-``) lies in the working folder.
+    """
+    try:
+        named = [Path.cwd() if path == "-" else Path(path).absolute() for path in paths]
+        return os.path.commonpath([path if specfiles.is_folder(str(path)) else path.parent for path in named])
+    except (ValueError, OSError):  # none, or on several drives; or the working folder is gone
+        return "."
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +117,8 @@ class _Entry:
         return f"{self.place.file}:{line}" if line else self.place.file
 
 
-def _found(folder: Path) -> Iterator[tuple[str, _Entry]]:
+def _found(folder: Path) -> dict[str, _Entry] | None:
+    """The nearest settings, from a folder upwards; None where there are none."""
     try:
         start = folder.resolve()
     except OSError as error:
@@ -113,8 +129,8 @@ def _found(folder: Path) -> Iterator[tuple[str, _Entry]]:
             if os.path.lexists(path):
                 entries = _of_file(os.path.relpath(path), table, own=len(table) == 1)
                 if entries is not None:
-                    yield from entries.items()
-                    return
+                    return entries
+    return None
 
 
 def _of_file(path: str, table: tuple[str, ...], *, own: bool) -> dict[str, _Entry] | None:

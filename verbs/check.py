@@ -200,6 +200,7 @@ def check(
     if out is not None:
         check_free(out, overwrite=force)
     settings = asked.load(
+        asked.folder_of(paths or []),
         model=model,
         hardware=hardware,
         engine=engine,

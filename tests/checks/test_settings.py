@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from roofplan.checks.record import Place, Said
-from roofplan.checks.settings import COMMAND_LINE, Settings, load
+from roofplan.checks.settings import COMMAND_LINE, Settings, folder_of, load
 from roofplan.errors import RoofplanError
 
 FULL = """\
@@ -52,6 +52,28 @@ def test_the_nearest_file_upwards_counts(folder: Path) -> None:
     }
     (folder / ".roofplan.toml").write_text("")
     assert load() == Settings()
+
+
+def test_settings_lie_with_what_is_checked(folder: Path) -> None:
+    """A file named from elsewhere is checked as its own project says; without any settings there, as the working folder's say."""
+    other, own = folder / "deploy" / "a", folder / "deploy"
+    other.mkdir(parents=True)
+    (own / ".roofplan.toml").write_text('[check]\nfail-on = "never"\n')
+    (other / "x.yaml").write_text("")
+    assert load(folder_of(["deploy/a/x.yaml"])).fail_on == load(folder_of(["deploy"])).fail_on == "never"
+    assert load(folder_of(["deploy", "deploy/a"])).fail_on == "never"
+    assert (
+        load(folder_of(["deploy", "-"]))
+        == load(folder_of([]))
+        == load(folder_of(["deploy", "elsewhere.yaml"]))
+        == Settings()
+    )
+    outside = folder.parent / "outside"
+    outside.mkdir()
+    (folder / ".roofplan.toml").write_text('[check]\nfail-on = "warning"\n')
+    assert load(folder_of([outside])).fail_on == "warning"
+    (outside / ".roofplan.toml").write_text("")
+    assert load(folder_of([outside])) == Settings()
 
 
 def test_pyproject_counts_where_it_speaks_of_checks(folder: Path) -> None:
