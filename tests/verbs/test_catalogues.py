@@ -100,7 +100,7 @@ def test_a_listing_in_csv_is_a_table_of_its_rows() -> None:
 
 def test_a_list_in_a_cell_of_csv_is_joined() -> None:
     (row,) = table("model", "list", "meta-llama/Llama-2-13b-hf")
-    assert row["ids"] == "meta-llama/Llama-2-13b-hf; meta-llama/Llama-2-13b-chat-hf"
+    assert row["ids"] == "meta-llama/Llama-2-13b-hf; meta-llama/Llama-2-13b-chat-hf; lmsys/vicuna-13b-v1.5"
     assert int(row["max_context"]) == 4096
 
 
