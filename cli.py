@@ -88,7 +88,7 @@ def main(arguments: list[str] | None = None) -> None:
 def _prepare_streams() -> None:
     """Let output never fail for want of a stream or of a letter: closed streams lead nowhere, other encodings get escapes."""
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115  # as long as the process
-    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115  # as long as the process
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 

@@ -16,6 +16,7 @@ import os
 import statistics
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
     from roofplan.measure.records import Record
 
-    Take = Callable[[list[Record], Callable[[str], None]], object]
+    Take = Callable[..., object]
 
 FOLDER = Path(__file__).parent.parent / "docs" / "measured"
 MODELS = ("qwen2.5-0.5b", "pythia-410m", "llama-3.2-1b")  # groups of 7, 1 and 4 queries; tied and own tables of outputs
@@ -81,21 +82,18 @@ def _in_turn() -> dict[str, Run]:
     machine = find_machine("cpu")
     there, limits = environment(machine), STANDARD.shared(TURNS)
     started = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-    steps: dict[str, Take] = {"ceilings": lambda into, say: ceilings(machine, limits, say=say, into=into)}
-    for name in MODELS:
-        steps[f"decode-{name}"] = lambda into, say, name=name: decode.run(  # type: ignore[misc]  # mypy: defaults bind the loop
-            machine, models.load(name), limits, say=say, into=into
-        )
-    steps["cache"] = lambda into, say: cache.run(machine, None, limits, say=say, into=into)
+    steps: dict[str, Take] = {"ceilings": partial(ceilings, machine, limits)}
+    steps |= {f"decode-{name}": partial(decode.run, machine, models.load(name), limits) for name in MODELS}
+    steps["cache"] = partial(cache.run, machine, None, limits)
     found: dict[str, list[list[Record]]] = {name: [] for name in steps}
-    notes: dict[str, dict[str, None]] = {name: {} for name in steps}
+    notes: dict[str, list[str]] = {name: [] for name in steps}
     for turn in range(TURNS):
         for name, take in steps.items():
             print(f"turn {turn + 1} of {TURNS}: {name}", file=sys.stderr)
             found[name].append([])
-            take(found[name][-1], lambda note, own=notes[name]: own.update({note: None}))  # type: ignore[misc]  # mypy: defaults bind the loop
+            take(into=found[name][-1], say=notes[name].append)
     return {
-        name: Run(name.partition("-")[0], there, tuple(pooled(turns)), tuple(notes[name]), started)
+        name: Run(name.partition("-")[0], there, tuple(pooled(turns)), tuple(dict.fromkeys(notes[name])), started)
         for name, turns in found.items()
     }
 

@@ -11,7 +11,7 @@ Sources: formulas F3.1 to F3.6; Shazeer 2019 (arXiv 1911.02150) and Ainslie et a
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from ..errors import DomainError
 from ..models.spec import Attention, LatentAttention
@@ -148,7 +148,10 @@ def with_first_tokens(model: ModelSpec, first: int, recent: int) -> ModelSpec:
     """
     domain.count("first tokens", first, 0)
     domain.count("recent tokens", recent)
-    slide = lambda mixer: _sliding(mixer, recent, first) if _is_full(mixer) else mixer  # noqa: E731
+
+    def slide(mixer: Mixer) -> Mixer:
+        return _sliding(mixer, recent, first) if _is_full(mixer) else mixer
+
     return _with_mixers(model, slide, _is_full, _FULL)
 
 
@@ -244,7 +247,7 @@ def _window(mixer: Mixer) -> int | None:
 # ------------------------------------------------------------------------------------------------ parts
 
 
-def _is_full(mixer: Mixer) -> bool:
+def _is_full(mixer: Mixer) -> TypeGuard[Attention]:
     return isinstance(mixer, Attention) and mixer.kind == "full"
 
 

@@ -261,7 +261,7 @@ def server(
             quick=quick,
             model=model,
             hardware=hardware,
-            options={name: value for name, value in asked.items() if value is not None},  # type: ignore[arg-type]
+            options={name: value for name, value in asked.items() if value is not None},  # type: ignore[arg-type]  # checked when the deployment is built
             tell=tell,
             keep=kept.append,
         )

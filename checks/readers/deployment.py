@@ -29,7 +29,7 @@ class _Deployment:
         """Whether a document says that it is one."""
         return document is not None and is_deployment(document)
 
-    def read(self, source: Source, document: Document | None) -> Reading:  # noqa: ARG002
+    def read(self, source: Source, document: Document | None) -> Reading:  # noqa: ARG002  # as every reader is called
         """Read it whole, or say the first thing that is wrong with it."""
         assert document is not None
         try:

@@ -32,7 +32,7 @@ class _FlagFile:
         known = launcher.flags_in(None)
         return all(isinstance(key, str) and f"--{key.replace('_', '-')}" in known for key in data)
 
-    def read(self, source: Source, document: Document | None) -> Reading:  # noqa: ARG002
+    def read(self, source: Source, document: Document | None) -> Reading:  # noqa: ARG002  # as every reader is called
         """Read it as the settings of one service."""
         assert document is not None
         top = root(document)

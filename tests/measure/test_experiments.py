@@ -11,24 +11,24 @@ import pytest
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)  # two threads on a shared machine wait for one another
 
-from measured_shapes import DENSE, LATENT, MIXTURE, SHAPES, tiny  # noqa: E402
-from shapes import HA, dense  # noqa: E402
-from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
+from measured_shapes import DENSE, LATENT, MIXTURE, SHAPES, tiny  # noqa: E402  # after importorskip
+from shapes import HA, dense  # noqa: E402  # after importorskip
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402  # after importorskip
 
-from roofplan import engines, hardware  # noqa: E402
-from roofplan.errors import DomainError  # noqa: E402
-from roofplan.measure.experiments import attention, batching, bench, decode, operations, speculation  # noqa: E402
-from roofplan.measure.known_devices import Devices  # noqa: E402
-from roofplan.measure.machine import Machine  # noqa: E402
-from roofplan.measure.reference.attention import attend  # noqa: E402
-from roofplan.measure.reference.counting import count_launches, peak_bytes  # noqa: E402
-from roofplan.measure.reference.model import Reference  # noqa: E402
-from roofplan.measure.running import EXPERIMENTS  # noqa: E402
-from roofplan.measure.timing import Limits  # noqa: E402
-from roofplan.models.spec import LayerGroup, Mlp  # noqa: E402
-from roofplan.planner.costs import Load  # noqa: E402
-from roofplan.planner.kv_cache import cache_layout  # noqa: E402
-from roofplan.planner.static_batching import continuous_run, static_run  # noqa: E402
+from roofplan import engines, hardware  # noqa: E402  # after importorskip
+from roofplan.errors import DomainError  # noqa: E402  # after importorskip
+from roofplan.measure.experiments import attention, batching, bench, decode, operations, speculation  # noqa: E402  # after importorskip
+from roofplan.measure.known_devices import Devices  # noqa: E402  # after importorskip
+from roofplan.measure.machine import Machine  # noqa: E402  # after importorskip
+from roofplan.measure.reference.attention import attend  # noqa: E402  # after importorskip
+from roofplan.measure.reference.counting import count_launches, peak_bytes  # noqa: E402  # after importorskip
+from roofplan.measure.reference.model import Reference  # noqa: E402  # after importorskip
+from roofplan.measure.running import EXPERIMENTS  # noqa: E402  # after importorskip
+from roofplan.measure.timing import Limits  # noqa: E402  # after importorskip
+from roofplan.models.spec import LayerGroup, Mlp  # noqa: E402  # after importorskip
+from roofplan.planner.costs import Load  # noqa: E402  # after importorskip
+from roofplan.planner.kv_cache import cache_layout  # noqa: E402  # after importorskip
+from roofplan.planner.static_batching import continuous_run, static_run  # noqa: E402  # after importorskip
 
 MACHINE = Machine("cpu", "cpu", "a CPU", cache_bytes=2**16, threads=1, memory_bytes=2**33)
 BRIEF = Limits(least=1, noise=1.0, most_s=1e-3, most=2, sample_s=0.0, warm_s=0.0)

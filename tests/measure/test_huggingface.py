@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from roofplan.measure import huggingface, huggingface_model  # noqa: E402
-from roofplan.measure.huggingface import generate, run_hf  # noqa: E402
-from roofplan.measure.machine import find_machine  # noqa: E402
+from roofplan.measure import huggingface, huggingface_model  # noqa: E402  # after importorskip
+from roofplan.measure.huggingface import generate, run_hf  # noqa: E402  # after importorskip
+from roofplan.measure.machine import find_machine  # noqa: E402  # after importorskip
 
 SHEET = "tr-pro-5975wx"
 FP32 = 4

@@ -8,12 +8,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch_standin import CUDA, EVENT_S, CudaTorch, Ticking  # noqa: E402
+from torch_standin import CUDA, EVENT_S, CudaTorch, Ticking  # noqa: E402  # after importorskip
 
-from roofplan import hardware  # noqa: E402
-from roofplan.errors import MeasureError  # noqa: E402
-from roofplan.measure import attention, machine, products, timing  # noqa: E402
-from roofplan.planner.costs import Gemm, Load, Scores  # noqa: E402
+from roofplan import hardware  # noqa: E402  # after importorskip
+from roofplan.errors import MeasureError  # noqa: E402  # after importorskip
+from roofplan.measure import attention, machine, products, timing  # noqa: E402  # after importorskip
+from roofplan.planner.costs import Gemm, Load, Scores  # noqa: E402  # after importorskip
 
 CPU = machine.Machine("cpu", "cpu", "Test CPU", 2**16, 2, 2**30, (2**14, 2**16))
 SHORT = timing.Limits(least=2, noise=0.5, most_s=0.02, most=4, sample_s=0.0, warm_s=0.0)

@@ -9,22 +9,22 @@ import pytest
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)  # two threads on a shared machine wait for one another
 
-from measured_shapes import DENSE, LATENT, MIXTURE, SHAPES  # noqa: E402
-from shapes import HA, step_model  # noqa: E402
-from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
+from measured_shapes import DENSE, LATENT, MIXTURE, SHAPES  # noqa: E402  # after importorskip
+from shapes import HA, step_model  # noqa: E402  # after importorskip
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402  # after importorskip
 
-from roofplan import models  # noqa: E402
-from roofplan.errors import DomainError  # noqa: E402
-from roofplan.measure.reference.attention import attend  # noqa: E402
-from roofplan.measure.reference.depth import at_depth, layers_within  # noqa: E402
-from roofplan.measure.reference.linear import packed  # noqa: E402
-from roofplan.measure.reference.masks import Rotations  # noqa: E402
-from roofplan.measure.reference.model import Reference  # noqa: E402
-from roofplan.measure.reference.sparse import Choice, taken  # noqa: E402
-from roofplan.models.spec import Attention, CrossAttention, LatentAttention, Recurrent  # noqa: E402
-from roofplan.planner.costs import Load  # noqa: E402
-from roofplan.planner.flop import latent_decode_flop  # noqa: E402
-from roofplan.planner.parameters import count_parameters  # noqa: E402
+from roofplan import models  # noqa: E402  # after importorskip
+from roofplan.errors import DomainError  # noqa: E402  # after importorskip
+from roofplan.measure.reference.attention import attend  # noqa: E402  # after importorskip
+from roofplan.measure.reference.depth import at_depth, layers_within  # noqa: E402  # after importorskip
+from roofplan.measure.reference.linear import packed  # noqa: E402  # after importorskip
+from roofplan.measure.reference.masks import Rotations  # noqa: E402  # after importorskip
+from roofplan.measure.reference.model import Reference  # noqa: E402  # after importorskip
+from roofplan.measure.reference.sparse import Choice, taken  # noqa: E402  # after importorskip
+from roofplan.models.spec import Attention, CrossAttention, LatentAttention, Recurrent  # noqa: E402  # after importorskip
+from roofplan.planner.costs import Load  # noqa: E402  # after importorskip
+from roofplan.planner.flop import latent_decode_flop  # noqa: E402  # after importorskip
+from roofplan.planner.parameters import count_parameters  # noqa: E402  # after importorskip
 
 EXACT = 1e-9  # of 64-bit passes in another order of sums
 

@@ -9,14 +9,14 @@ import pytest
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)  # two threads on a shared machine wait for one another
 
-from measured_shapes import DENSE, LATENT, SHAPES, tiny  # noqa: E402
+from measured_shapes import DENSE, LATENT, SHAPES, tiny  # noqa: E402  # after importorskip
 
-from roofplan.errors import DomainError  # noqa: E402
-from roofplan.measure.reference.depth import at_depth  # noqa: E402
-from roofplan.measure.reference.model import Reference  # noqa: E402
-from roofplan.measure.reference.speculate import Speculation, verify  # noqa: E402
-from roofplan.planner.acceptance import acceptance_probability, expected_tokens  # noqa: E402
-from roofplan.planner.goodness import chi_square, chi_square_tail  # noqa: E402
+from roofplan.errors import DomainError  # noqa: E402  # after importorskip
+from roofplan.measure.reference.depth import at_depth  # noqa: E402  # after importorskip
+from roofplan.measure.reference.model import Reference  # noqa: E402  # after importorskip
+from roofplan.measure.reference.speculate import Speculation, verify  # noqa: E402  # after importorskip
+from roofplan.planner.acceptance import acceptance_probability, expected_tokens  # noqa: E402  # after importorskip
+from roofplan.planner.goodness import chi_square, chi_square_tail  # noqa: E402  # after importorskip
 
 ROWS = 4000
 SMALL = replace(DENSE, vocab_size=12)

@@ -8,11 +8,11 @@ import pytest
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)  # two threads on a shared machine wait for one another
 
-from measured_shapes import DENSE, tiny  # noqa: E402
+from measured_shapes import DENSE, tiny  # noqa: E402  # after importorskip
 
-from roofplan import engines  # noqa: E402
-from roofplan.errors import DomainError  # noqa: E402
-from roofplan.measure.reference.linear import (  # noqa: E402
+from roofplan import engines  # noqa: E402  # after importorskip
+from roofplan.errors import DomainError  # noqa: E402  # after importorskip
+from roofplan.measure.reference.linear import (  # noqa: E402  # after importorskip
     WEIGHT_FORMATS,
     Int8Outliers,
     Linear,
@@ -21,11 +21,11 @@ from roofplan.measure.reference.linear import (  # noqa: E402
     outlier_columns,
     stored_as,
 )
-from roofplan.measure.reference.model import Reference  # noqa: E402
-from roofplan.measure.reference.packing import format_of as packed_format  # noqa: E402
-from roofplan.measure.reference.packing import pack  # noqa: E402
-from roofplan.planner.kv_schemes import outlier_heads  # noqa: E402
-from roofplan.planner.quantisation_error import quantise, quantised_attention_error  # noqa: E402
+from roofplan.measure.reference.model import Reference  # noqa: E402  # after importorskip
+from roofplan.measure.reference.packing import format_of as packed_format  # noqa: E402  # after importorskip
+from roofplan.measure.reference.packing import pack  # noqa: E402  # after importorskip
+from roofplan.planner.kv_schemes import outlier_heads  # noqa: E402  # after importorskip
+from roofplan.planner.quantisation_error import quantise, quantised_attention_error  # noqa: E402  # after importorskip
 
 # The 16 levels as the authors print them (QLoRA, arXiv 2305.14314, appendix E).
 PUBLISHED_NF4 = (

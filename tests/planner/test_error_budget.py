@@ -119,21 +119,21 @@ def test_every_head_must_hold() -> None:
 @given(st.floats(0.00001, 1), st.floats(0.00001, 1))
 def test_a_tighter_budget_is_never_cheaper(one: float, other: float) -> None:
     tight, loose = sorted((one, other))
-    found = [_TRIED(limit) for limit in (tight, loose)]
+    found = [_least_tried(limit) for limit in (tight, loose)]
     assert found[0] is None or (found[1] is not None and found[1] <= found[0])
 
 
 _ALL = [(one.errors.divergence, one.cost) for one in choose("kl=1").tried]
 
 
-def _TRIED(limit: float) -> tuple[float, float] | None:  # noqa: N802
+def _least_tried(limit: float) -> tuple[float, float] | None:
     return min((cost for divergence, cost in _ALL if divergence <= limit), default=None)
 
 
 def test_the_rule_of_the_property_is_the_one_in_use() -> None:
     for limit in (0.0001, 0.001, 0.01, 0.1, 1):
         found = choose(f"kl={limit}").chosen
-        assert (None if found is None else found.cost) == _TRIED(limit)
+        assert (None if found is None else found.cost) == _least_tried(limit)
 
 
 # ------------------------------------------------------------------------------------------------ what cannot be tried

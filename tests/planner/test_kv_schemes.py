@@ -129,7 +129,10 @@ def test_blocks_by_plain_loops(name: str) -> None:
 def test_nvfp4_by_plain_loops() -> None:
     stored, _ = scheme("nvfp4").stored(KEYS[:4], VALUES[:4])
     whole = np.abs(KEYS[:4]).max() / (6 * 448)
-    near = lambda table, x: min(table, key=lambda value: abs(value - x))  # noqa: E731
+
+    def near(table, x):
+        return min(table, key=lambda value: abs(value - x))
+
     for row, found in zip(KEYS[:4].tolist(), stored.tolist(), strict=True):
         for start in range(0, 128, 16):
             block = row[start : start + 16]

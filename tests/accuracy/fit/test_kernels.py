@@ -100,7 +100,7 @@ def test_families_are_fitted_better_than_all_together() -> None:
             weights = np.array([1 / counts[call.gpu] for call in used])
 
             def lost(constants: Constants) -> float:
-                return loss(np.log(predicted(constants, kernel.overlap, used) / measured), weights)  # noqa: B023
+                return loss(np.log(predicted(constants, kernel.overlap, used) / measured), weights)  # noqa: B023  # called within the loop
 
             assert lost(found.constants) <= lost(generic) * 1.001, (level.name, kernel.label)
 
