@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import TYPE_CHECKING
 
 from .. import models
@@ -11,7 +12,7 @@ from .experiments.operations import Launching, step_model
 from .reference.depth import at_depth
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ..hardware import HardwareSpec
     from ..models.spec import ModelSpec
@@ -48,6 +49,17 @@ def predicted_again(record: Record, device: HardwareSpec) -> float:
         nominal=False,
     )
     return float(predict(steps, own))
+
+
+def error_of(record: Record, device: HardwareSpec) -> float:
+    """Predicted over the measured median, less one, as the planner predicts now; raises as :func:`predicted_again`."""
+    return predicted_again(record, device) / record.measured.median - 1
+
+
+def errors_of(records: Sequence[Record], device: HardwareSpec) -> tuple[float, float]:
+    """The median and the largest of the absolute errors of some records; raises as :func:`predicted_again`."""
+    errors = [abs(error_of(record, device)) for record in records]
+    return statistics.median(errors), max(errors)
 
 
 def _model(name: str, layers: int) -> ModelSpec:

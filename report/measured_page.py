@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import statistics
 from typing import TYPE_CHECKING
 
 from .. import hardware
 from ..errors import show
-from ..measure.again import predicted_again
+from ..measure.again import error_of, errors_of, predicted_again
 from ..measure.records import load
 from ..quantities import show_bandwidth, show_bytes, show_compute, show_time
 from .accuracy_tables import markdown_table, percent
@@ -85,13 +84,9 @@ def _machine(run: Run, device: HardwareSpec) -> list[str]:
     return "\n\n".join(lines).split("\n")
 
 
-def _error(record: Record, device: HardwareSpec) -> float:
-    return predicted_again(record, device) / record.measured.median - 1
-
-
 def _said(records: Sequence[Record], device: HardwareSpec) -> str:
-    errors = [abs(_error(record, device)) for record in records]
-    return f"{len(errors)} times: median error {percent(statistics.median(errors))}, worst {percent(max(errors))}."
+    median, worst = errors_of(records, device)
+    return f"{len(records)} times: median error {percent(median)}, worst {percent(worst)}."
 
 
 def _timed(record: Record, device: HardwareSpec) -> tuple[str, ...]:
@@ -100,7 +95,7 @@ def _timed(record: Record, device: HardwareSpec) -> tuple[str, ...]:
         show_time(found.median),
         f"{found.q1 / found.median - 1:+.1%} {found.q3 / found.median - 1:+.1%}",
         show_time(predicted_again(record, device)),
-        f"{_error(record, device):+.1%}",
+        f"{error_of(record, device):+.1%}",
     )
 
 
